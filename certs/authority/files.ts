@@ -9,7 +9,7 @@ import {
   type NewAuthorityOptions,
 } from './authority.ts'
 import { issueServerCertificate } from './issue.ts'
-import { isFileNotFound, readPrivateFile, seal, unseal, writePrivateFile } from './key-store.ts'
+import { deriveAhead, isFileNotFound, readPrivateFile, seal, unseal, writePrivateFile } from './key-store.ts'
 import { isForNames } from './server-names.ts'
 import { commitFiles, completeStagedFiles, missingIn } from './staged-files.ts'
 
@@ -117,6 +117,7 @@ async function load({
   await readPrivateFile(join(directory, 'root.key.sealed'))
   const rootPem = await readFile(join(directory, 'root.crt'), 'utf8')
   const intermediatePem = await readFile(join(directory, 'intermediate.crt'), 'utf8')
+  await deriveAhead(sealed, passphrase)
   const authority = await withErrorPrefix(`the CA in ${directory}`, () =>
     loadAuthority({ rootPem, intermediatePem, intermediateKeyPem: unseal(sealed, passphrase) }),
   )
@@ -146,6 +147,7 @@ export async function openServerCertificate(files: ServerCertificateFiles): Prom
   if (certPem === null || sealed === null) return makeServerCertificate(files)
   const leaf = usableLeaf(certPem, files)
   if (leaf === null) return makeServerCertificate(files)
+  await deriveAhead(sealed, files.passphrase)
   const keyPem = openedKey(sealed, files.passphrase)
   if (keyPem === null || !leaf.checkPrivateKey(createPrivateKey(keyPem))) return makeServerCertificate(files)
   return { certPem, keyPem, notAfter: leaf.validToDate.getTime(), issued: false }

@@ -1,7 +1,8 @@
-import { createCipheriv, createDecipheriv, randomBytes, scryptSync } from 'node:crypto'
+import { createCipheriv, createDecipheriv, randomBytes, scrypt, scryptSync } from 'node:crypto'
 import { constants } from 'node:fs'
 import { type FileHandle, open, rename, unlink } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
+import { promisify } from 'node:util'
 
 // The start of a sealed text: form and version, then every parameter that opening it takes.
 const FORM = 'sallyport-sealed.v1.scrypt-aes256gcm'
@@ -81,11 +82,26 @@ interface DerivedKey {
 // anyway, for the next seal.
 let lastDerivedKey: DerivedKey | null = null
 
+// Owned by deriveAhead().
+let aheadKey: DerivedKey | null = null
+
+const knownKey = (passphrase: string, salt: Buffer): DerivedKey | undefined =>
+  [lastDerivedKey, aheadKey].find((known) => known?.passphrase === passphrase && known.salt.equals(salt)) ??
+  undefined
+
 function derive(passphrase: string, salt: Buffer): DerivedKey {
   if (passphrase === '') throw new Error('the passphrase that seals keys is empty')
-  if (lastDerivedKey?.passphrase === passphrase && lastDerivedKey.salt.equals(salt)) return lastDerivedKey
-  return { passphrase, salt, key: scryptSync(passphrase, salt, 32, COST) }
+  return knownKey(passphrase, salt) ?? { passphrase, salt, key: scryptSync(passphrase, salt, 32, COST) }
 }
+
+/** Derives the key of a sealed text beside the event loop: opening it afterwards blocks nothing. */
+export async function deriveAhead(sealed: string, passphrase: string): Promise<void> {
+  const salt = bytesOf(sealed.trim().split('.').at(-3) ?? '')
+  if (passphrase === '' || salt.length !== SALT_BYTES || knownKey(passphrase, salt)) return
+  aheadKey = { passphrase, salt, key: await scryptBeside(passphrase, salt, 32, COST) }
+}
+
+const scryptBeside = promisify<string, Buffer, number, typeof COST, Buffer>(scrypt)
 
 /**
  * Writes a file that only its owner may read (mode 0600), whole or not at all: after a crash at any moment

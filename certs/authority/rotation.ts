@@ -3,7 +3,7 @@ import { thumbprintOf } from '../x509/thumbprint.ts'
 import { firstCertificateOf } from '../x509/x509.ts'
 import { checkRootKey, type IssuingAuthority, loadAuthority } from './authority.ts'
 import { type AuthorityTexts, sealedAuthority } from './files.ts'
-import { unseal } from './key-store.ts'
+import { deriveAhead, unseal } from './key-store.ts'
 
 // A CA is replaced in phases (docs/operating.md#replace-the-ca): at any time one issues, and at most one other
 // is trusted as well. What the database stores is one text, so that each step is one write: all of a phase, or
@@ -91,6 +91,7 @@ export async function withRotation(
  */
 export async function openStored(ca: AuthorityTexts, passphrase: string): Promise<IssuingAuthority> {
   const rootPem = ca['root.crt']
+  await deriveAhead(ca['root.key.sealed'], passphrase)
   checkRootKey({ rootPem, rootKeyPem: unseal(ca['root.key.sealed'], passphrase) })
   return loadAuthority({
     rootPem,
@@ -114,6 +115,7 @@ export async function prepareRotation(
   { scope, ...options }: PreparationOptions,
 ): Promise<StoredAuthority> {
   const { passphrase, at } = options
+  await deriveAhead(stored['root.key.sealed'], passphrase)
   const root = {
     rootPem: stored['root.crt'],
     rootKeyPem: unseal(stored['root.key.sealed'], passphrase),

@@ -2,7 +2,7 @@ import { mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { NewAuthorityOptions } from '../../certs/authority/authority.ts'
 import { AUTHORITY_FILES, type AuthorityTexts, sealedAuthority } from '../../certs/authority/files.ts'
-import { unseal } from '../../certs/authority/key-store.ts'
+import { deriveAhead, unseal } from '../../certs/authority/key-store.ts'
 import {
   digestsOf,
   openStored,
@@ -104,7 +104,7 @@ export const authorityRemaker =
   (database: Database, beforePem: string, passphrase: string) =>
   async (names: Omit<NewAuthorityOptions, 'at'>, at: number): Promise<MadeAuthority> => {
     const before = await readSharedAuthority(database)
-    if (before) requireCurrent(before.stored, passphrase)
+    if (before) await requireCurrent(before.stored, passphrase)
     const { texts } = await sealedAuthority({ ...names, passphrase, at })
     const value = JSON.stringify({ ...texts, replaces: textDigest(beforePem) })
     return {
@@ -117,7 +117,8 @@ export const authorityRemaker =
   }
 
 /** Refuses with `conflict` what would be sealed with a passphrase that was rotated while this process ran. */
-function requireCurrent(stored: StoredAuthority, passphrase: string): void {
+async function requireCurrent(stored: StoredAuthority, passphrase: string): Promise<void> {
+  await deriveAhead(stored['intermediate.key.sealed'], passphrase)
   try {
     unseal(stored['intermediate.key.sealed'], passphrase)
   } catch (cause) {
@@ -154,21 +155,26 @@ export class SharedRotation {
   readonly read = async (): Promise<SharedAuthority> =>
     (await readSharedAuthority(this.#database)) ?? { text: undefined, stored: await textsIn(this.#directory) }
 
-  /** Makes the CA that comes next. Stores nothing. Throws as `createAuthority` does. */
-  readonly prepare = (
+  /** Makes the CA that comes next. Stores nothing. Throws as `createAuthority` and {@link requireCurrent} do. */
+  readonly prepare = async (
     { stored }: SharedAuthority,
     options: OrganisationNames & Pick<PreparationOptions, 'scope' | 'at'>,
-  ): Promise<StoredAuthority> => prepareRotation(stored, { ...options, passphrase: this.#passphrase })
+  ): Promise<StoredAuthority> => {
+    await requireCurrent(stored, this.#passphrase)
+    return prepareRotation(stored, { ...options, passphrase: this.#passphrase })
+  }
 
   /**
    * Returns the statements that store a step, if the CAs are still as they were read: another text changes no
-   * row, or is a duplicate. From then on the CA that issues issues alone.
+   * row, or is a duplicate. From then on the CA that issues issues alone. Refuses as {@link requireCurrent}
+   * does: this process could not open what it has stored.
    */
-  readonly store = (
-    { text }: SharedAuthority,
+  readonly store = async (
+    { text, stored }: SharedAuthority,
     next: StoredAuthority,
     at: number,
-  ): readonly LedgerStatement[] => {
+  ): Promise<readonly LedgerStatement[]> => {
+    await requireCurrent(stored, this.#passphrase)
     const value = JSON.stringify(next)
     const database = this.#database
     return [

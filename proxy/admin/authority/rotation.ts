@@ -153,6 +153,7 @@ export const prepareCa = operation({
 const LEAF_MS = 90 * 86_400_000 + 60_000
 
 function refuseUnpreparable(error: unknown): never {
+  if (error instanceof Refusal) throw error
   const message = error instanceof Error ? error.message : String(error)
   throw new Refusal('conflict', { message: `The next CA cannot be made: ${message}.`, cause: error })
 }
@@ -376,11 +377,12 @@ async function step(
   { action, detail, statements = [], notes = [], assertions = [] }: CaStep,
 ): Promise<void> {
   await commitChanges(context, caller, {
-    statements: [...context.rotation.store(before, next, caller.at), ...statements],
+    statements: [...(await context.rotation.store(before, next, caller.at)), ...statements],
     notes: [{ action, detail }, ...notes],
     assertions,
   })
-  await context.naming.follow()
+  // It is made: a process that cannot follow now logs that, and tries again by itself.
+  await context.naming.follow().catch(() => undefined)
 }
 
 const revisionOf = ({ stored }: StoredCas): RevisionedObject => ({ revision: stored.revision ?? 0 })

@@ -154,7 +154,11 @@ export interface CaRotation {
     options: OrganisationNames & { readonly scope: RotationScope; readonly at: number },
   ) => Promise<StoredAuthority>
   /** Returns the statements of a step: they change nothing if another one was taken since `before` was read. */
-  readonly store: (before: StoredCas, next: StoredAuthority, at: number) => readonly LedgerStatement[]
+  readonly store: (
+    before: StoredCas,
+    next: StoredAuthority,
+    at: number,
+  ) => Promise<readonly LedgerStatement[]>
 }
 
 /** Additions of a change's questions to its transaction. */

@@ -52,6 +52,9 @@ ${
 }`
 }
 
+const reasonField = (label: string): HtmlFragment =>
+  html`<label>${label} <input name="force_reason" maxlength="500"></label> `
+
 /** The steps that can be taken now. */
 function stepForms(
   { phase, holders }: CaRotationView,
@@ -67,10 +70,10 @@ function stepForms(
 ${form('prepare', 'Prepare', html`<label class="inline"><input type="radio" name="scope" value="root" checked> root and intermediate</label> <label class="inline"><input type="radio" name="scope" value="intermediate"> intermediate alone</label> `)}</details>`
   if (phase === 'prepared')
     return html`<p>Issue has the next CA sign all certificates from now on, the service's own too. Old ones are accepted and renewed at once.</p>
-${form('issue', 'Issue')} ${form('cancel', 'Cancel')}`
+${form('issue', 'Issue')} ${form('cancel', 'Cancel', reasonField('Reason, if somebody has a certificate of the next CA already'))}`
   const reason =
     holders !== null && holders.active > 0
-      ? html`<label>Why ${String(holders.active)} shall lose access <input name="force_reason" maxlength="500"></label> `
+      ? reasonField(`Why ${String(holders.active)} shall lose access`)
       : EMPTY_HTML
   return html`<p>Finish ends the old CA and every certificate of it, at once and for good.</p>
 ${form('finish', 'Finish', reason)} ${form('cancel', 'Take back')}`

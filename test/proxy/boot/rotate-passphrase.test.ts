@@ -1,6 +1,4 @@
 import { chmodSync, cpSync, globSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import fs from 'node:fs/promises'
-import { syncBuiltinESMExports } from 'node:module'
 import { join, relative } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
@@ -15,6 +13,7 @@ import { VERSION } from '../../../proxy/boot/version.ts'
 import { raw } from '../../support/db/postgres/replica.ts'
 import { twoStages } from '../../support/db/postgres/stages.ts'
 import { tokenFor } from '../../support/dpop.ts'
+import { dyingAt } from '../../support/dying.ts'
 import { scratch, type TestGateway, testGateway } from '../../support/gateway.ts'
 import { sallyport } from '../../support/run.ts'
 
@@ -182,34 +181,6 @@ await t.test('a directory that cannot be written is refused before anything', { 
   t.match(await sallyport(['rotate-passphrase'], env), { code: 1, err: /ca cannot be written: nothing/ })
   chmodSync(join(root, 'data/ca'), 0o700)
 })
-
-/** Has each call of these fail from the nth on, as if the process were killed there. Returns how many there were. */
-async function dyingAt(nth: number, work: () => Promise<unknown>): Promise<{ readonly calls: number }> {
-  const names = ['rename', 'rm', 'rmdir', 'unlink', 'mkdir', 'open'] as const
-  const real = names.map((name) => fs[name])
-  let calls = 0
-  for (const [at, name] of names.entries()) {
-    const call = real[at] as (...args: unknown[]) => Promise<unknown>
-    Object.assign(fs, {
-      [name]: (...args: unknown[]) => {
-        // Opened to be read, or synced.
-        if (name === 'open' && args[1] !== 'wx') return call(...args)
-        calls += 1
-        return calls >= nth ? Promise.reject(new Error('killed')) : call(...args)
-      },
-    })
-  }
-  syncBuiltinESMExports()
-  try {
-    await work().catch((error: unknown) => {
-      if (!String(error).includes('killed')) throw error
-    })
-  } finally {
-    for (const [at, name] of names.entries()) Object.assign(fs, { [name]: real[at] })
-    syncBuiltinESMExports()
-  }
-  return { calls }
-}
 
 await t.test('killed at any write it opens with the old passphrase or the new, and goes on', async (t) => {
   const { root: original } = await stopped(t)

@@ -41,7 +41,7 @@ export const UNASKED = {
   rotation: {
     read: () => Promise.reject(new Error('nobody replaces the CA here')),
     prepare: () => Promise.reject(new Error('nobody replaces the CA here')),
-    store: () => [],
+    store: () => Promise.resolve([]),
   },
 } as const
 

@@ -1,16 +1,29 @@
-import { generateKeyPairSync, X509Certificate } from 'node:crypto'
+import crypto, { generateKeyPairSync, X509Certificate } from 'node:crypto'
+import { cpSync, readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { Agent } from 'node:https'
+import { syncBuiltinESMExports } from 'node:module'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { seal, unseal } from '../../../../certs/authority/key-store.ts'
 import { digestsOf, type StoredAuthority, swapRotation } from '../../../../certs/authority/rotation.ts'
 import { openDatabase } from '../../../../db/engine.ts'
 import { readSetting, type SettingKey } from '../../../../db/settings.ts'
 import { certificateRequest } from '../../../../scripts/client/renewal/renew.ts'
 import { past } from '../../../support/db/raw.ts'
-import { agentOf, ask, CHAT, type Identity, type TestGateway, testGateway } from '../../../support/gateway.ts'
+import { dyingAt } from '../../../support/dying.ts'
+import {
+  ADMIN_SECRET,
+  agentOf,
+  ask,
+  CHAT,
+  type Identity,
+  scratch,
+  type TestGateway,
+  testGateway,
+} from '../../../support/gateway.ts'
 import { signedInBySecret } from '../../../support/oidc/jar.ts'
-import { as, operatorNamed } from '../../../support/operators.ts'
+import { as, onTheMachine, operatorNamed, ownerOnTheMachine } from '../../../support/operators.ts'
 
 const PATH = '/v1/admin/ca/rotation'
 
@@ -324,4 +337,139 @@ t.test('the page and its buttons take the steps, and say who still holds an old 
     '/proxy/pki?notice=ca_finished',
   )
   t.match(await text(), 'Replace the CA')
+})
+
+t.test('a CA that was issued by and taken back is dropped on the page, with a reason', async (t) => {
+  const { gateway, step } = await scene(t)
+  await step('prepare')
+  await step('issue')
+  const ca = await bundleOf(gateway)
+  const asked = { agent: agentOf(ca, null), headers: { 'x-admin-secret': ADMIN_SECRET } }
+  const body = { agent_name: 'young', capabilities: [] }
+  t.equal((await ask(`${gateway.url}/v1/admin/agents`, 'POST', { ...asked, body })).status, 201)
+  t.equal((await step('cancel')).json.phase, 'prepared')
+  const jar = await signedInBySecret(gateway)
+  const { csrf } = (await jar.ask('GET', '/v1/admin/session')).json
+  t.match((await jar.ask('GET', '/proxy/pki')).text, 'Reason, if somebody has a certificate of the next CA')
+  const path = '/proxy/pki/rotation/cancel'
+  const refused = await jar.send(path, { csrf, force_reason: '' })
+  t.match(refused, { status: 409, text: /Active principals still hold certificates/ })
+  const forced = await jar.send(path, { csrf, force_reason: 'lost' })
+  t.equal(forced.headers.location, '/proxy/pki?notice=ca_cancelled', forced.text)
+  const [row] = await gateway.rows({ action: 'ca.rotation_cancelled' })
+  t.match(row?.detail, { force_reason: 'lost', locked_out: 1 })
+})
+
+t.test('each step asks for two people where trust does', async (t) => {
+  const gateway = await testGateway(t, {
+    files: { '70-operators.yaml': 'plugin: operators\ntwo_person: [trust]\n' },
+  })
+  const owners = [await ownerOnTheMachine(gateway, 'alice'), await ownerOnTheMachine(gateway, 'bob')]
+  for (const [name, phase] of [
+    ['prepare', 'prepared'],
+    ['issue', 'issuing'],
+    ['cancel', 'prepared'],
+    ['cancel', 'none'],
+    ['prepare', 'prepared'],
+    ['issue', 'issuing'],
+    ['finish?force=true&reason=stolen', 'none'],
+  ] as const) {
+    // Each step may make its listener show another certificate.
+    const [alice, bob] = owners.map(
+      (who) => (method: string, path: string, body?: object) =>
+        bundleOf(gateway).then((ca) => {
+          const agent = agentOf(ca, who)
+          return ask(gateway.url + path, method, { agent, ...(body && { body }) }).finally(() =>
+            agent.destroy(),
+          )
+        }),
+    )
+    if (!alice || !bob) return
+    const before = (await bob('GET', PATH)).json.phase
+    const asked = await alice('POST', `${PATH}/${name}`, name === 'prepare' ? {} : undefined)
+    t.equal(asked.status, 202, `${name} ${asked.text}`)
+    t.equal((await bob('GET', PATH)).json.phase, before, `${name} waits`)
+    const confirm = `/v1/admin/proposals/${asked.json.proposal_id}/confirm`
+    t.equal((await alice('POST', confirm)).status, 403, 'nobody confirms its own')
+    const confirmed = await bob('POST', confirm)
+    t.equal(confirmed.status, 200, `${name} ${confirmed.text}`)
+    const machine = onTheMachine(gateway)
+    t.equal((await machine('GET', PATH)).json.phase, phase, name)
+  }
+  const rows = await gateway.rows({ action: 'ca.rotation_finished' })
+  t.match(rows, [{ principal_id: owners[0]?.id, detail: { confirmed_by: owners[1]?.id } }])
+})
+
+t.test('a process whose passphrase was rotated meanwhile takes no step, and says why', async (t) => {
+  const { gateway, step } = await scene(t)
+  const { databaseUrl, dataDir, keyPassphrase } = gateway.settings
+  const old = keyPassphrase ?? readFileSync(join(dataDir, 'key-passphrase'), 'utf8').trim()
+  const database = await openDatabase(databaseUrl)
+  t.teardown(() => database.close())
+  await step('prepare')
+  const resealed = async (from: string, to: string): Promise<void> => {
+    const text = (await readSetting(database, 'authority')) ?? ''
+    const value = text.replace(/sallyport-sealed\.[\w.-]+/g, (one) => seal(unseal(one, from), to).trim())
+    await past(databaseUrl, `update settings set value = '${value}' where key = 'authority'`)
+  }
+  const next = 'a passphrase that nobody has had before'
+  await resealed(old, next)
+  for (const name of ['issue', 'cancel']) {
+    t.match(await step(name), { status: 409, json: { message: /Restart it with the new one/ } }, name)
+    t.equal((await gateway.admin('GET', PATH)).json.phase, 'prepared', 'nothing is changed')
+  }
+  t.same(await gateway.rows({ action: 'ca.rotation_issued' }), [])
+  await resealed(next, old)
+  t.equal((await step('cancel')).status, 200)
+  await resealed(old, next)
+  t.match(await step('prepare'), { status: 409, json: { message: /Restart it with the new one/ } })
+  await resealed(next, old)
+  const blocking = t.capture(crypto, 'scryptSync', crypto.scryptSync)
+  syncBuiltinESMExports()
+  t.equal((await step('prepare')).status, 200)
+  t.same(blocking(), [], 'keys are derived beside the loop')
+  blocking.restore()
+  syncBuiltinESMExports()
+})
+
+t.test('killed at any write of a step, the next start goes on before it or after it', async (t) => {
+  const sqlite = (dataDir: string) => ({
+    MCP_PROXY_DATA_DIR: dataDir,
+    MCP_PROXY_KEY_PASSPHRASE: '',
+    MCP_PROXY_DATABASE_URL: `sqlite:${join(dataDir, 'sallyport.db')}`,
+  })
+  const first = await testGateway(t, { settings: sqlite(join(await scratch(t), 'data')), ownCa: true })
+  const bot = await first.enroll('bot', ['llm.chat'])
+  await first.close(0)
+  let original = first.settings.dataDir
+  const phases = {
+    prepare: ['none', 'prepared'],
+    issue: ['prepared', 'issuing'],
+    finish: ['issuing', 'none'],
+  }
+  for (const [name, [before = '', after = '']] of Object.entries(phases)) {
+    for (let nth = 1; ; nth += 1) {
+      const dataDir = join(await scratch(t), 'data')
+      cpSync(original, dataDir, { recursive: true })
+      const struck = await testGateway(t, { settings: sqlite(dataDir), ownCa: true })
+      const path = `${PATH}/${name}${name === 'finish' ? '?force=true&reason=stolen' : ''}`
+      const crashed = join(await scratch(t), 'data')
+      const { calls } = await dyingAt(nth, async () => {
+        await onTheMachine(struck)('POST', path, name === 'prepare' ? {} : undefined)
+        cpSync(dataDir, crashed, { recursive: true })
+      })
+      await struck.close(0)
+      const again = await testGateway(t, { settings: sqlite(crashed), ownCa: true })
+      const { phase } = (await onTheMachine(again)('GET', PATH)).json
+      t.ok(phase === before || phase === after, `${name} ${nth}: ${phase}`)
+      const ca = await bundleOf(again)
+      const isEnded = name === 'finish' && phase === after
+      t.equal(await chat({ ...again, ca }, bot), isEnded ? 401 : 200, `${name} ${nth}`)
+      await again.close(0)
+      if (calls >= nth) continue
+      t.equal(phase, after, `${name} is made`)
+      original = crashed
+      break
+    }
+  }
 })
