@@ -183,6 +183,7 @@ function principalPageRoutes(doors: DashboardDoors, d: DashboardContext): readon
     form('/proxy/agents/{id}/trusted-cas', agents.trustCa, trust.trust),
     form('/proxy/agents/{id}/trusted-cas/{digest}/withdraw', agents.distrustCa, trust.distrust),
     form('/proxy/agents/{id}/trust-bundle', agents.replaceTrustBundle, trust.bundle),
+    form('/proxy/agents/{id}/trust-bundle/end', agents.endPreviousBundles, trust.endPrevious),
     form('/proxy/agents/{id}/certificate', agents.putRenewedLeaf, trust.leaf),
     page('/proxy/agents/{id}/first-call', 'admin.audit', firstCallPage),
   ]

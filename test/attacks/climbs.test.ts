@@ -19,6 +19,7 @@ const NEVER: Readonly<Record<string, string>> = {
   declineProposal: 'nothing waits',
   getProposal: 'nothing waits',
   endSession: 'nobody has a browser',
+  endPreviousBundles: 'no bundle is in its grace',
   adoptAgentDpopKey: 'no key has signed a call',
   adoptUserDpopKey: 'no key has signed a call',
   adoptWorkloadDpopKey: 'no key has signed a call',

@@ -41,6 +41,7 @@ import { createPrincipal, deactivate, getPrincipal, reactivate } from '../princi
 import { patchCapabilities, setCapabilitiesInForm } from '../principals/set-capabilities.ts'
 import {
   distrustCaForAgent,
+  endPreviousBundles,
   listTrustedCas,
   replaceTrustBundle,
   trustCaForAgent,
@@ -100,6 +101,7 @@ const DIRECT = {
     trustCaAs: trustReplacementCa,
     distrustCa: distrustCaForAgent,
     replaceTrustBundle,
+    endPreviousBundles,
   },
   users: {
     ...callerOperations(USER),

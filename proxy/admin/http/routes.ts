@@ -158,6 +158,7 @@ function enrollmentRoutes({ route, read, write }: AdminDoors): readonly BareRout
     route('POST', trusted, write, agents.trustCa),
     route('DELETE', `${trusted}/{digest}`, read, agents.distrustCa),
     route('PUT', '/v1/admin/agents/{id}/trust-bundle', write, agents.replaceTrustBundle),
+    route('DELETE', '/v1/admin/agents/{id}/trust-bundle/previous', read, agents.endPreviousBundles),
     route('PUT', '/v1/admin/agents/{id}/certificate', write, agents.putRenewedLeaf),
   ]
 }

@@ -262,6 +262,41 @@ export const replaceTrustBundle = operation({
   },
 })
 
+/** DELETE /v1/admin/agents/{id}/trust-bundle/previous: ends the bundles before, which are in their grace. */
+export const endPreviousBundles = operation({
+  name: 'endPreviousBundles',
+  demands: 'admin.enroll',
+  action: 'ca.bundle_replaced',
+  twoPersonKind: 'trust',
+  object: principalByParams(AGENT),
+  summary: 'Ends the trust bundles of an agent that were replaced and are still in their grace.',
+  takes: { params: idParams },
+  output: z.undefined(),
+  status: 204,
+  conditional: true,
+  reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
+  run: async (context, { params: { id }, ifMatch }, caller) => {
+    const { database } = context
+    const find = async () => {
+      const record = await principalOf(context, AGENT, id)
+      checkIfMatch(ifMatch, record)
+      return { known: await spiffeAgent(context, record), subject: record.principal_ref }
+    }
+    await serializedByPrincipal(context, AGENT, id, () =>
+      retryIfOvertaken(find, async ({ known, subject }) => {
+        if (!known.previousBundles().some(([, end]) => caller.at < Date.parse(end)))
+          throw new Refusal('not_found', { message: 'No earlier bundle of this agent is honoured.' })
+        const { bundlePem, follows } = known
+        const to = { bundlePem, follows, until: null, ...changeAuthor(caller) }
+        const { detail, statement } = await bundleChange(database, { known, subject }, to)
+        const change = { action: 'ca.bundle_replaced', detail, statements: [statement] }
+        await commitChange(context, caller, change)
+      }),
+    )
+    return EMPTY_RESULT
+  },
+})
+
 interface BundleState {
   readonly bundlePem: string | null
   readonly follows: string | null

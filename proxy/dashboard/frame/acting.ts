@@ -18,6 +18,8 @@ interface FormRetry {
   readonly preview?: ChangePreviewView
   /** True: it took too long to say which calls it would have refused. */
   readonly isUncounted?: boolean
+  /** The effect, if no rehearsal can tell it. */
+  readonly warning?: HtmlFragment
   /** The name of the shown changes (rehearsal.ts). */
   readonly confirm?: string | undefined
 }
@@ -31,14 +33,14 @@ export function showFormAgain(
   facts: AdministrationFacts & SubmittedForm,
   shown: FormRetry,
 ): Promise<Reply> {
-  const { title, label, refusal, preview, isUncounted = false, confirm } = shown
+  const { title, label, refusal, preview, warning = html``, isUncounted = false, confirm } = shown
   const { form, path, session, at } = facts
   const kept = [...form].filter(([name]) => !ASKED.has(name))
   return frame(dashboard, facts, {
     title,
     section: sectionOf(path),
     status: refusal?.status ?? 200,
-    body: html`${refusal ? problemList(refusal) : html``}${preview ? rehearsalOf(preview, at) : html``}${htmlIf(isUncounted, () => html`<p class="notice">The calls of the last 30 days that this would have refused could not be counted in time. Nothing has changed yet.</p>`)}
+    body: html`${refusal ? problemList(refusal) : html``}${preview ? rehearsalOf(preview, at) : warning}${htmlIf(isUncounted, () => html`<p class="notice">The calls of the last 30 days that this would have refused could not be counted in time. Nothing has changed yet.</p>`)}
 <form method="post" action="${path}">${csrf(session)}${joinHtml(kept.map(hiddenInput))}${htmlIf(confirm !== undefined, () => hiddenInput(['confirm', confirm ?? '']))}
 ${htmlIf(refusal?.reason === 'expectation_broken', forceReasonField)}<button class="danger">${label}</button></form>
 <p><a href="${sectionOf(path)}">Leave it as it is</a></p>`,

@@ -105,6 +105,7 @@ const NOTICES: Readonly<Record<string, string>> = {
   ca_cancelled: 'The last step is taken back.',
   leaf_pinned: 'The agent is known by this certificate from now on.',
   bundle_replaced: 'The trust bundle is replaced.',
+  bundle_ended: 'The bundles before have ended: an SVID of their CAs is refused.',
   distrusted: 'The CA no longer vouches for this agent.',
   confirmed: 'Confirmed: the change is made.',
   declined: 'Declined.',

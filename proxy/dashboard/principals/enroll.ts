@@ -10,6 +10,7 @@ import { type HtmlFragment, html, pathOf } from '../frame/parts.ts'
 import { clientSnippets } from '../frame/snippets.ts'
 import { askFirst } from '../rehearsed/acting-rehearsed.ts'
 import { typedTokens } from './capabilities-card.ts'
+import { operatorWarning } from './ending.ts'
 import { graceOf } from './grace.ts'
 import { identityFolder } from './identity.ts'
 import { showInvitation } from './invited.ts'
@@ -102,6 +103,7 @@ export const rotateCertificateForm =
     const asked = await askFirst(dashboard, rotateCertificate, given, facts, {
       title: `The certificate of ${name} ends now`,
       label: 'Rotate the certificate',
+      warning: facts.form.get('grace_hours') === '0' ? await operatorWarning(plural, dashboard, facts) : null,
     })
     if (asked) return asked
     const done = await administerOnRecord(rotateCertificate, dashboard.context, given, facts)

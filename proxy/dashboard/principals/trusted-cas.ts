@@ -13,6 +13,7 @@ import {
   type HtmlFragment,
   hasCapability,
   html,
+  htmlIf,
   joinHtml,
   pathOf,
   relativeTime,
@@ -41,7 +42,7 @@ export async function trustedCasCard(
   const others = attached.filter(
     ({ kind, digest }) => kind === 'spiffe' && value.cas.every((ca) => ca.digest !== digest),
   )
-  return html`<section class="card"><h2>CAs that vouch for it</h2>${bundleOf(value, facts.at)}<p>An SVID with its SPIFFE id is this agent if it chains to one of ${value.own_bundle ? 'its own CAs, or of these attached ones' : 'these attached CAs'}.</p>${dataTable(
+  return html`<section class="card"><h2>CAs that vouch for it</h2>${bundleOf(value, facts.at)}${htmlIf(value.previous_bundles.length > 0, () => button(facts, 'admin.enroll', `${pathOf('agents', id)}/trust-bundle/end`, 'End the replaced ones now', { if_match: `"${revision}"` }))}<p>An SVID with its SPIFFE id is this agent if it chains to one of ${value.own_bundle ? 'its own CAs, or of these attached ones' : 'these attached CAs'}.</p>${dataTable(
     ['Subject', 'Ends', 'Since', 'Digest', ''],
     rows,
     value.own_bundle
@@ -128,6 +129,9 @@ export const trustedCasForms = (dashboard: DashboardContext) => {
       to,
       notice: 'bundle_replaced',
       leftOut: ({ passed_over: blocks }) => blocks,
+    }),
+    endPrevious: formHandler(dashboard, agents.endPreviousBundles, {
+      ...{ given: inputById, to, notice: 'bundle_ended' },
     }),
     leaf: rehearsedFormHandler(dashboard, agents.putRenewedLeaf, {
       title: ({ params }) => `The certificate of ${params.id ?? ''} ends now`,

@@ -9,6 +9,7 @@ import { type InputSchemas, inputOf, type Operation, type RawInput } from '../..
 import type { Reply } from '../../http/reply.ts'
 import { type FormAction, type FormSubmission, formHandler, showFormAgain } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
+import type { HtmlFragment } from '../frame/parts.ts'
 import { buttonOf, type ChangePreviewView, shownChangesDigest } from './rehearsal.ts'
 
 export type RehearsalChangesInput = RawInput<typeof OPERATIONS.rehearsals.create.takes>['body']['changes']
@@ -27,6 +28,8 @@ export async function recordRequiredRehearsal(
 interface RehearsedFormAction<T extends InputSchemas, Output> extends FormAction<T, Output> {
   readonly title: (facts: FormSubmission) => string
   readonly label: string
+  /** Says what it comes to if no rehearsal can tell that; null: it asks nothing. */
+  readonly warning?: (facts: FormSubmission) => Promise<HtmlFragment | null>
 }
 
 /** The time that a form waits for a rehearsal: what takes access away from a thief must not wait. ms. */
@@ -51,7 +54,11 @@ async function previewInTime(
 interface ConfirmedButton {
   readonly title: string
   readonly label: string
+  readonly warning?: HtmlFragment | null | undefined
 }
+
+/** The `confirm` of a press that was shown no rehearsal. */
+const WARNED = 'warned'
 
 /**
  * Shows what an operation would have done to the calls of the last 30 days, if it would have refused any, and
@@ -63,10 +70,12 @@ export async function askFirst<T extends InputSchemas, Output>(
   { rehearses, resembles, takes }: Operation<T, Output>,
   given: RawInput<T>,
   facts: FormSubmission,
-  { title, label }: ConfirmedButton,
+  { title, label, warning }: ConfirmedButton,
 ): Promise<Reply | null> {
   const effect = rehearses ?? resembles
   const changes = (await effect?.(dashboard.context, inputOf(takes, given))) ?? []
+  if (changes.length === 0 && warning && facts.form.get('confirm') !== WARNED)
+    return showFormAgain(dashboard, facts, { title, label, warning, confirm: WARNED })
   const confirm = shownChangesDigest(changes)
   if (changes.length === 0 || facts.form.get('confirm') === confirm) return null
   const preview = await previewInTime(dashboard, changes, facts)
@@ -90,7 +99,8 @@ export const rehearsedFormHandler =
   async (facts: FormSubmission): Promise<Reply> => {
     const { title, label, given } = action
     const asked = given(facts)
-    const shown = await askFirst(dashboard, operation, asked, facts, { title: title(facts), label })
+    const warning = await action.warning?.(facts)
+    const shown = await askFirst(dashboard, operation, asked, facts, { title: title(facts), label, warning })
     if (shown) return shown
     const found = await operation.rehearses?.(dashboard.context, inputOf(operation.takes, asked))
     // Proven by their makers: each is one form of a change.

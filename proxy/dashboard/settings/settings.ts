@@ -2,6 +2,7 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import { administerOnRecord } from '../../admin/http/administer.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { perform } from '../../admin/operation/operation.ts'
+import { reachableOwners } from '../../admin/operators/owners.ts'
 import type { Reply } from '../../http/reply.ts'
 import { seeOther } from '../../operators/pages/page.ts'
 import { type FormSubmission, formHandler, inputById } from '../frame/acting.ts'
@@ -10,6 +11,7 @@ import type { DashboardPage } from '../frame/frame.ts'
 import {
   button,
   copyableCode,
+  countWithNoun,
   csrf,
   dataTable,
   EMPTY_HTML,
@@ -21,6 +23,7 @@ import {
   joinHtml,
   relativeTime,
 } from '../frame/parts.ts'
+import { rehearsedFormHandler } from '../rehearsed/acting-rehearsed.ts'
 import type { ConfigurationInForce } from './in-force.ts'
 import { modesCard } from './modes.ts'
 
@@ -39,9 +42,25 @@ export const rotateForm =
 export const settingsForms = (dashboard: DashboardContext) => {
   const to = (): string => '/proxy/settings'
   return {
-    disable: formHandler(dashboard, OPERATIONS.secret.disable, { given: () => ({}), to, notice: 'disabled' }),
+    disable: rehearsedFormHandler(dashboard, OPERATIONS.secret.disable, {
+      ...{ given: () => ({}), to, notice: 'disabled', label: 'Disable the secret' },
+      title: () => 'Nobody administers by the secret any more',
+      warning: (facts) => secretWarning(dashboard, facts),
+    }),
     end: formHandler(dashboard, OPERATIONS.sessions.end, { given: inputById, to, notice: 'ended' }),
   }
+}
+
+/** Says who signs in by the secret, and who administers without it. */
+async function secretWarning(
+  { context }: DashboardContext,
+  facts: FormSubmission,
+): Promise<HtmlFragment | null> {
+  const { value } = await perform(OPERATIONS.sessions.list, context, { query: { operator: 'admin' } }, facts)
+  const owners = await reachableOwners(context, facts.at)
+  const { actor, at } = facts
+  const { value: secret } = await perform(OPERATIONS.secret.show, context, {}, facts)
+  return html`<p>${countWithNoun(value.sessions.length, 'browser')} signed in by it ${value.sessions.length === 1 ? 'is' : 'are'} signed out${actor.via === 'secret' ? ', yours too' : ''}, and scripts that send it are refused. ${secret.last_used_at === null ? html`It was not used since the first operator was enrolled.` : html`It was last used ${relativeTime(secret.last_used_at, at)}.`} Only the gateway's own machine can enable it again.</p><p>These administer operators without it: ${owners.map(({ name }) => name).join(', ') || 'nobody'}.</p>`
 }
 
 /** The operators' files in force: their paths, the lines that say what, and the digest. No value of any. */

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { ADMIN_CAPABILITIES } from '../../../plugins/operators/capabilities.ts'
 import { buttonsIn, press } from '../../support/dashboard/pressing.ts'
 import { signedInAs } from '../../support/dashboard/signed-in.ts'
 import { proofSigner } from '../../support/dpop.ts'
@@ -178,6 +179,42 @@ await t.test('one click ends a certificate or a proof key that is in its grace',
   }
   t.equal((await gateway.call(bot, 'GET', '/v1/models')).status, 401)
 })
+
+await t.test(
+  'what takes an operator or the secret out of service says first what that comes to',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const alice = await operatorNamed(gateway, 'alice', ADMIN_CAPABILITIES)
+    const bob = await operatorNamed(gateway, 'bob', ADMIN_CAPABILITIES)
+    await signedInAs(gateway, bob)
+    const jar = await signedInBySecret(gateway)
+    const { csrf } = (await jar.ask('GET', '/v1/admin/session')).json
+    const { cert_thumbprint: thumbprint } = (await gateway.admin('GET', `/v1/admin/operators/${bob.id}`)).json
+    const path = `/proxy/operators/${bob.id}`
+    const end = `${path}/certificates/${thumbprint}/end`
+    for (const [form, label, said, fields = {}] of [
+      [end, 'End it now', /signed in with 1 browser[\s\S]*operators: alice/],
+      [`${path}/rotate-cert`, 'Rotate the certificate', /operators: alice/, { grace_hours: '0' }],
+      [`${path}/deactivate`, 'Deactivate', /operators: alice/],
+      [`/proxy/operators/${alice.id}/deactivate`, 'Deactivate', /Nobody else could administer operators/],
+      [`/proxy/operators/${alice.id}/reactivate`, '', /./],
+      [
+        '/proxy/settings/secret/disable',
+        'Disable the secret',
+        /1 browser signed in by it is[^:]*yours too[^:]*: alice/,
+      ],
+    ] as const) {
+      const rows = (await gateway.rows()).length
+      const shown = await jar.send(form, { csrf, ...fields })
+      if (label === '') continue
+      t.match(shown.text, said, form)
+      t.equal((await gateway.rows()).length, rows, `${form} has changed nothing yet`)
+      t.ok((await press(jar, shown.text, label)).status < 400, form)
+      t.equal((await gateway.rows()).length, rows + 1, form)
+    }
+    t.equal((await gateway.admin('GET', '/v1/admin/agents')).status, 403)
+  },
+)
 
 await t.test('every form whose operation takes a grace asks for it', async (t) => {
   const gateway = await testGateway(t)

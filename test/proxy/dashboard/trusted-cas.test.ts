@@ -49,6 +49,13 @@ await t.test('H7 the pages say which CA vouches for whom, and replace one withou
   const last = { trust_bundle_pem: old.caPem, grace_hours: '2' }
   t.equal(await send(bundle, last), `${agent}?notice=bundle_replaced`)
   t.match(await text(agent), 'replaced; honoured until')
+  t.match(await text(agent), 'End the replaced ones now')
+  t.equal(await send(`${bundle}/end`), `${agent}?notice=bundle_ended`)
+  t.notMatch(await text(agent), 'replaced; honoured until')
+  t.equal((await jar.send(`${bundle}/end`, { csrf })).status, 404, 'there are none any more')
+  const [ended] = await gateway.rows({ action: 'ca.bundle_replaced', order: 'desc' })
+  t.match(ended?.detail, { previous_bundles: [], previous_valid_until: null })
+  t.same(ended?.detail.digests, ended?.detail.previous, 'its own stays')
   const corporate = await corporateCa()
   const [leaf, renewed] = [await corporate.leaf('own'), await corporate.leaf('own')]
   await gateway.admin('POST', '/v1/admin/ca/attach', { ca_pem: corporate.caPem, kind: 'organisation' })

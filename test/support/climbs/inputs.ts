@@ -128,6 +128,7 @@ const OTHERS: Readonly<Record<string, Making<[climbing: Climbing]>>> = {
   replaceTrustBundle: ({ pay, evil }) => [
     { params: { id: pay }, body: { trust_bundle_pem: evil.caPem, grace_hours: 0 } },
   ],
+  endPreviousBundles: ({ pay }) => [{ params: { id: pay } }],
   trustCaForAgent: ({ pay, evilDigest }) => [{ params: { id: pay }, body: { digest: evilDigest } }],
   distrustCaForAgent: ({ pay, honestDigest }) => [{ params: { id: pay, digest: honestDigest } }],
   trustCaAs: async ({ evilDigest, honestDigest, pay, machine }) => {

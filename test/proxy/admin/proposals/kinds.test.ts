@@ -32,6 +32,7 @@ await t.test(
       'cancelCaRotation',
       'detachCa',
       'distrustCaForAgent',
+      'endPreviousBundles',
       'finishCaRotation',
       'issueByNextCa',
       'prepareCa',
