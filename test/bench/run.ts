@@ -83,7 +83,7 @@ async function ceiling({ children, ground, cores, plan, say }: Bench): Promise<E
   return found
 }
 
-function profiled(start: Prepared, { profileDir }: Plan): Prepared {
+export function profiled(start: Prepared, { profileDir }: Plan): Prepared {
   if (!profileDir || start.command !== process.execPath) return start
   return { ...start, args: ['--cpu-prof', '--cpu-prof-dir', profileDir, ...start.args] }
 }

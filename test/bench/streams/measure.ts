@@ -5,6 +5,7 @@ import { layOther } from '../copies.ts'
 import { gatewayStart, type Prepared } from '../ground/gateway.ts'
 import type { Ground } from '../ground/ground.ts'
 import { openFilesLimit } from '../ground/proc.ts'
+import { profiled } from '../run.ts'
 import { BARE_PROXY, GATEWAY, subjects } from '../subjects.ts'
 import type { Bench } from '../workbench.ts'
 import type { StreamFigures, StreamJob } from './clients.ts'
@@ -92,7 +93,8 @@ async function measureOne(
   { name, ground, start }: StreamServer,
   { streams, everyMs }: (typeof STREAMS)[number],
 ): Promise<StreamFigures> {
-  const child = await children.start({ ...(await start(ground, upstream.port)), core: cores.measured })
+  const prepared = profiled(await start(ground, upstream.port), plan)
+  const child = await children.start({ ...prepared, core: cores.measured })
   const clients = await children.start({
     name: `streams-clients-${name}-${streams}`,
     command: process.execPath,
