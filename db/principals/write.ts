@@ -278,7 +278,15 @@ export function touchLastSeen(db: Database, change: PrincipalChange): LedgerStat
     .set({ last_seen_at: at })
     // Another process may have seen it later.
     .where((row) => row.or([row('last_seen_at', 'is', null), row('last_seen_at', '<', at)]))
+    .$if(db.engine === 'postgres', (update) => update.where(isNotLocked(change)))
   return { ...statementOf(query.compile()), beside: 'upkeep' }
+}
+
+/** True of a principal that no transaction of another process writes: that one sees it just now. */
+function isNotLocked({ type, id }: PrincipalChange) {
+  const { table, id: column } = PRINCIPAL_TABLES[type]
+  const key = sql.ref(column)
+  return sql<boolean>`${key} in (select ${key} from ${sql.table(table)} where ${key} = ${id} for update skip locked)`
 }
 
 function principalUpdate({ kysely }: Database, { type, id }: PrincipalChange) {

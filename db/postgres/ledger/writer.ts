@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import { type Client, DatabaseError } from 'pg'
 import { CommitInDoubt, type SealedRow } from '../../ledger/record/entry.ts'
+import { OUTCOME_STATUSES } from '../../ledger/record/outcomes.ts'
 import type { LedgerWork, LedgerWriter, UnfinishedDecisions, WorkResult } from '../../ledger/record/writer.ts'
 import { messageOf } from '../../support/error-message.ts'
 import { timestamp } from '../../support/statement.ts'
@@ -82,6 +83,7 @@ class StreamWriter implements LedgerWriter {
   #connecting: Promise<Client> | null = null
   #head: ChainTip = EMPTY_CHAIN
   #doubt: ChainTip | null = null
+  readonly #open = new OpenCalls()
   #closed = false
 
   constructor(url: string, stream: string) {
@@ -112,11 +114,13 @@ class StreamWriter implements LedgerWriter {
       prepared = await prepareBatch(client, this.stream, this.#head, batch)
       await storeBatch(client, this.stream, prepared.rows)
     } catch (error) {
+      this.#open.lose(batch)
       if (prepared && error instanceof CommitInDoubt) return this.#resolve(client, prepared, error, from)
       await this.#undo(client, error)
       throw error
     }
     this.#head = prepared.tip
+    this.#open.take(batch, prepared.results)
     return prepared.results
   }
 
@@ -132,6 +136,8 @@ class StreamWriter implements LedgerWriter {
     this.#closed = true
     const client = this.#client
     this.#client = null
+    // Nobody has to look then for calls that it left open, which reads all of its rows.
+    if (this.#open.none) await client?.query(CLOSE, [timestamp(Date.now()), this.stream]).catch(() => {})
     await client?.end().catch(() => {})
   }
 
@@ -230,6 +236,38 @@ class StreamWriter implements LedgerWriter {
     return error
   }
 }
+
+/** The calls of a stream that have a decision and no outcome, as far as its writer knows. */
+class OpenCalls {
+  readonly #calls = new Set<string>()
+  /** True once the fate of a batch, or of an outcome, is not known here. */
+  #lost = false
+
+  get none(): boolean {
+    return this.#calls.size === 0 && !this.#lost
+  }
+
+  take(batch: readonly LedgerWork[], results: readonly WorkResult[]): void {
+    for (const [n, { drafts }] of batch.entries()) {
+      const isStored = 'sealed' in (results[n] ?? {})
+      for (const { request_id: id, status } of drafts) {
+        if (id === null) continue
+        if (isStored && status === 'allowed' && !this.#lost) this.#calls.add(id)
+        if (!OUTCOME_STATUSES.has(status)) continue
+        this.#calls.delete(id)
+        this.#lost ||= !isStored
+      }
+    }
+  }
+
+  lose(batch: readonly LedgerWork[]): void {
+    this.#lost ||= batch.some(({ drafts }) => drafts.length > 0)
+    if (this.#lost) this.#calls.clear()
+  }
+}
+
+const CLOSE =
+  'update audit_streams set closed_at = $1 where stream = $2 and recovered = 0 and closed_at is null'
 
 const LAST = 'select seq, row_hash as hash from audit_rows where stream = $1 order by seq desc limit 1'
 

@@ -13,9 +13,10 @@ import {
   TERMINATE_LOCK_HOLDER,
 } from '../../../db/postgres/ledger/locks.ts'
 import { AbandonedStreams } from '../../../db/postgres/ledger/unfinished.ts'
+import { insertPrincipal, touchLastSeen } from '../../../db/principals/write.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'
 import { type Replica, raw, replica } from '../../support/db/postgres/replica.ts'
-import { entry } from '../../support/db/scratch-ledger.ts'
+import { AT, entry } from '../../support/db/scratch-ledger.ts'
 
 const server = await cluster()
 
@@ -214,4 +215,30 @@ t.test('F-25 a process that writes nothing for long finds out that its session i
     if (rows.length > 0) break
   }
   t.pass('it holds its stream again')
+})
+
+t.test('no batch waits for another process that notes that the same principal was seen', async (t) => {
+  const url = await server.fresh()
+  const { database, ledger } = await replica(t, url)
+  const [type, id] = ['agent', 'acme::busy'] as const
+  await ledger.commit({
+    statements: [
+      insertPrincipal(database, {
+        ...{ type, id, ref: id, name: 'busy', displayName: null, capabilities: [] },
+        ...{ enrollmentMethod: 'minted', spiffeId: null, dpopJkt: null, federated: false, at: AT },
+      }),
+    ],
+    entries: [entry()],
+  })
+  const seen = async () => (await raw(url, 'select last_seen_at from internal_agents')).rows[0]?.last_seen_at
+  const touch = () =>
+    ledger.commit({ statements: [touchLastSeen(database, { type, id, at: AT })], entries: [entry()] })
+  const held = await session(t, url)
+  await held.query('begin')
+  await held.query("update internal_agents set last_seen_at = '2020-01-01T00:00:00.000Z'")
+  await touch()
+  t.equal(await seen(), null, 'the other one notes it')
+  await held.query('commit')
+  await touch()
+  t.equal(await seen(), new Date(AT).toISOString())
 })

@@ -161,3 +161,26 @@ t.test('the calls of a replica that died get their outcome from another one, onc
   )
   t.same(rows, [{ status: 'allowed' }, { status: 'unknown' }])
 })
+
+t.test(
+  'a replica that stops with no call open is closed by itself, and one with a call open is not',
+  async (t) => {
+    const url = await server.fresh()
+    const [one, other] = await Promise.all([openDatabase(url), openDatabase(url)])
+    t.teardown(() => Promise.all([one.close(), other.close()]))
+    const [whole, open] = [
+      await openLedger({ database: one, version: VERSION }),
+      await openLedger({ database: other, version: VERSION }),
+    ]
+    for (const ledger of [whole, open]) {
+      const call = entry({ request_id: `req_${ledger === whole}` })
+      await ledger.commit({ entries: [call] })
+      if (ledger === whole) await ledger.commit({ entries: [{ ...call, status: 'success' }] })
+      await ledger.commit({ entries: [entry({ request_id: null, status: 'denied' })] })
+    }
+    const { stream } = whole.head ?? { stream: '' }
+    await Promise.all([whole.close(), open.close()])
+    const { rows } = await raw(url, 'select stream from audit_streams where closed_at is not null')
+    t.same(rows, [{ stream }])
+  },
+)
