@@ -48,6 +48,24 @@ export async function durabilityProblem(client: Client): Promise<string | null> 
   return null
 }
 
+/**
+ * The most that a gateway's clock and the server's may differ at its start. Two gateways are then less than
+ * twice that apart, which is as long as used proofs are remembered by either. ms.
+ */
+const MAX_CLOCK_DIFFERENCE_MS = 240_000
+
+/** Says in one sentence that this machine's clock is not the server's; null if it is. */
+export async function clockProblem(client: Client, now = Date.now): Promise<string | null> {
+  const before = now()
+  const { rows } = await client.query<{ at: number }>(SERVER_CLOCK)
+  const ahead = Math.round((before + now()) / 2 - (rows[0]?.at ?? before))
+  if (Math.abs(ahead) <= MAX_CLOCK_DIFFERENCE_MS) return null
+  const seconds = Math.round(Math.abs(ahead) / 1_000)
+  return `the clock of this machine is ${seconds} s ${ahead > 0 ? 'ahead of' : 'behind'} the database's: set both by a time service, since gateways that share a database must agree on the time`
+}
+
+const SERVER_CLOCK = 'select (extract(epoch from clock_timestamp()) * 1000)::float8 as at'
+
 /** The time in which a batch, or a new connection, must be through. Waiting callers are then refused. ms. */
 const DEADLINE_MS = 2_000
 /** The time that a batch waits for a lock: longer than a frozen process may hold it. ms. */
@@ -102,6 +120,8 @@ class StreamWriter implements LedgerWriter {
 
   async open(): Promise<void> {
     const client = await this.#session()
+    const problem = await clockProblem(client)
+    if (problem !== null) throw new Error(problem)
     const row = [this.stream, hostname(), timestamp(Date.now())]
     await client.query('insert into audit_streams (stream, replica, opened_at) values ($1, $2, $3)', row)
   }

@@ -7,6 +7,7 @@ import type { SealedRow } from '../../../db/ledger/record/entry.ts'
 import { openLedger } from '../../../db/ledger/record/ledger.ts'
 import { POSTGRES_MIGRATIONS } from '../../../db/postgres/database.ts'
 import { AbandonedStreams } from '../../../db/postgres/ledger/unfinished.ts'
+import { clockProblem } from '../../../db/postgres/ledger/writer.ts'
 import { authorityUnchanged } from '../../../db/principals/pins.ts'
 import { insertPrincipal, setActive } from '../../../db/principals/write.ts'
 import { claimOnce } from '../../../db/single-uses.ts'
@@ -182,5 +183,18 @@ t.test(
     await Promise.all([whole.close(), open.close()])
     const { rows } = await raw(url, 'select stream from audit_streams where closed_at is not null')
     t.same(rows, [{ stream }])
+  },
+)
+
+t.test(
+  'E6 a machine whose clock is minutes off the server of all is told so, and opens no stream',
+  async (t) => {
+    const client = new Client(await server.fresh())
+    await client.connect()
+    t.teardown(() => client.end())
+    const off = (ms: number) => clockProblem(client, () => Date.now() + ms)
+    for (const ms of [0, 200_000, -200_000]) t.equal(await off(ms), null, `${ms} ms`)
+    t.match(await off(300_000), /is 300 s ahead of the database's: set both by a time service/)
+    t.match(await off(-86_400_000), /is 86400 s behind the database's/)
   },
 )
