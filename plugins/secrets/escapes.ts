@@ -40,59 +40,100 @@ const WORD = Array.from({ length: 256 }, (_, byte) => /[\da-zA-Z]/.test(String.f
 export const mayHoldEscapes = (text: Buffer): boolean =>
   text.includes(BACKSLASH) || text.includes(PERCENT) || text.includes(AMPERSAND)
 
+/** The way that a text has been gone, and that its writing has. */
+export interface TextPlace {
+  at: number
+  length: number
+}
+
+/** Writes a text from a place on into `into`, in another form, up to the first place not before `until`. */
+export type TextRewriter = (text: Buffer, into: Buffer, place: TextPlace, until: number) => void
+
+/** Bytes: an escape is no longer. */
+export const MAX_ESCAPE = 20
+
 /**
  * Resolves one level of escapes in a text: those of JSON in whatever case (RFC 8259 §7), `\x3d`, `\u{3d}`,
  * `\U0000003d` and `\075` of programming languages, percent codes (RFC 3986 §2.1), and references of HTML. A
  * character beyond Latin-1, or without a mark, becomes a blank. A broken escape stays. Linear.
  */
-export function withoutEscapes(text: Buffer): Buffer {
-  const resolved = Buffer.allocUnsafe(text.length)
-  let length = 0
-  for (let at = 0; at < text.length; ) {
+export const resolveEscapes: TextRewriter = (text, into, place, until) => {
+  let { at, length } = place
+  while (at < until) {
     let code = text[at] ?? 0
     let taken = 1
-    if (code === BACKSLASH) {
-      taken = escapeLength(text, at)
-      code = taken > 2 ? escapedCharacter(text, at, taken) : escapedByte(text[at + 1] ?? SPACE)
-    } else if (code === PERCENT) {
-      const value = hexadecimal(text, at + 1, 2)
-      if (value >= 0) {
-        code = printableOrSpace(value)
-        taken = 3
+    if (BEGINS_ESCAPE[code] === 1) {
+      const short = code === BACKSLASH ? (SHORT_ESCAPES[text[at + 1] ?? 0] ?? 0) : 0
+      if (short > 0) {
+        taken = 2
+        code = short
+      } else if (code === BACKSLASH) {
+        taken = escapeLength(text, at)
+        code = taken > 2 ? escapedCharacter(text, at, taken) : escapedByte(text[at + 1] ?? SPACE)
+      } else if (code === PERCENT) {
+        const value = hexadecimal(text, at + 1, 2)
+        if (value >= 0) {
+          code = printableOrSpace(value)
+          taken = 3
+        }
+      } else {
+        taken = referenceLength(text, at)
+        if (taken > 1) code = referencedCharacter(text, at, taken)
       }
-    } else if (code === AMPERSAND) {
-      taken = referenceLength(text, at)
-      if (taken > 1) code = referencedCharacter(text, at, taken)
     }
-    resolved[length] = code
+    into[length] = code
     length += 1
     at += taken
   }
-  return resolved.subarray(0, length)
+  place.at = at
+  place.length = length
 }
+
+/** The bytes that these stand for after a backslash; 0: another byte tells. */
+const SHORT_ESCAPES = Uint8Array.from({ length: 256 }, (_, byte) =>
+  ESCAPED_DIGITS.has(byte) || (byte >= ZERO && byte <= THREE) ? 0 : BLANKS[byte] ? SPACE : byte,
+)
+const BEGINS_ESCAPE = Uint8Array.from({ length: 256 }, (_, byte) =>
+  Number(byte === BACKSLASH || byte === PERCENT || byte === AMPERSAND),
+)
 
 const printableOrSpace = (code: number): number => (code > SPACE && code <= 0xff ? code : SPACE)
 const escapedByte = (byte: number): number => (BLANKS[byte] ? SPACE : byte)
 
-/** Removes the blanks of a text. `quoted`: also what breaks the lines of quoted-printable (RFC 2045 §6.7). */
-export function withoutBlanks(text: Buffer, quoted = false): Buffer {
-  const joined = Buffer.allocUnsafe(text.length)
-  let length = 0
-  for (let at = 0; at < text.length; at += 1) {
+/** Removes the blanks of a text. */
+export const removeBlanks: TextRewriter = (text, into, place, until) => {
+  let { at, length } = place
+  for (; at < until; at += 1) {
+    const code = text[at] ?? 0
+    into[length] = code
+    if (code > SPACE) length += 1
+  }
+  place.at = at
+  place.length = length
+}
+
+/** Removes the blanks of a text, and what breaks the lines of quoted-printable (RFC 2045 §6.7). */
+export const removeQuotedBlanks: TextRewriter = (text, into, place, until) => {
+  let { at, length } = place
+  for (; at < until; at += 1) {
     let code = text[at] ?? 0
-    if (code <= SPACE) continue
-    if (quoted && code === EQUALS) {
+    if (code === EQUALS) {
       if ((text[at + 1] ?? SPACE) <= SPACE) continue
       const value = hexadecimal(text, at + 1, 2)
       if (value >= 0) {
         code = printableOrSpace(value)
         at += 2
+        // It stays, also as a blank.
+        into[length] = code
+        length += 1
+        continue
       }
     }
-    joined[length] = code
-    length += 1
+    into[length] = code
+    if (code > SPACE) length += 1
   }
-  return joined.subarray(0, length)
+  place.at = at
+  place.length = length
 }
 
 /** The length of the escape that begins at a backslash: 2 unless digits follow. */

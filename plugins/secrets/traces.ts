@@ -1,5 +1,13 @@
 import { BYTES_AT_ONCE, type WorkSteps } from '../turns.ts'
-import { mayHoldEscapes, withoutBlanks, withoutEscapes } from './escapes.ts'
+import {
+  MAX_ESCAPE,
+  mayHoldEscapes,
+  removeBlanks,
+  removeQuotedBlanks,
+  resolveEscapes,
+  type TextRewriter,
+} from './escapes.ts'
+import { TraceSearch } from './trace-search.ts'
 
 /**
  * The texts by which a secret is found: itself, its bytes in hexadecimal digits, and its base64 at each of
@@ -53,7 +61,7 @@ export function quotesSecret(traces: SecretTraces, text: Buffer): boolean {
   return reading === null || quotesInLines(traces, reading)
 }
 
-/** Does what {@link quotesSecret} does for a third of its time, but for a secret that is broken into lines. */
+/** Does what {@link quotesSecret} does for less of its time, but for a secret that is broken into lines. */
 export const quotesUnbroken = (traces: SecretTraces, text: Buffer): boolean =>
   resolveUnquoted(traces, text) === null
 
@@ -63,31 +71,101 @@ function resolveUnquoted(traces: SecretTraces, text: Buffer): Buffer | null {
   for (let level = 0; ; level += 1) {
     if (hasTrace(traces, reading)) return null
     if (level === MAX_LEVELS || !mayHoldEscapes(reading)) return reading
-    const next = withoutEscapes(reading)
+    const next = rewritten(reading, resolveEscapes)
     if (next.length === reading.length) return reading
     reading = next
   }
 }
 
 const quotesInLines = (traces: SecretTraces, reading: Buffer): boolean =>
-  hasTrace(traces, withoutBlanks(reading)) ||
-  (reading.includes(EQUALS) && hasTrace(traces, withoutBlanks(reading, true)))
+  hasTrace(traces, rewritten(reading, removeBlanks)) ||
+  (reading.includes(EQUALS) && hasTrace(traces, rewritten(reading, removeQuotedBlanks)))
 
 const EQUALS = 0x3d
 
-function hasTrace(traces: SecretTraces, bytes: Buffer): boolean {
-  const text = bytes.toString('latin1')
-  return traces.some((trace) => text.includes(trace))
+const hasTrace = (traces: SecretTraces, bytes: Buffer): boolean =>
+  traces.length > 0 && TraceSearch.of(traces).isIn(bytes)
+
+function rewritten(text: Buffer, rewrite: TextRewriter): Buffer {
+  const into = Buffer.allocUnsafe(text.length)
+  const place = { at: 0, length: 0 }
+  rewrite(text, into, place, text.length)
+  return into.subarray(0, place.length)
 }
 
-/** Does what {@link quotesSecret} does, of a long text, in steps far below a slice. */
+/** Does what {@link quotesSecret} does, of a long text, in steps far below a slice, and keeps none of it. */
 export function* quotesSecretSteps(traces: SecretTraces, text: Buffer): WorkSteps<boolean> {
-  const overlap = reachOf(traces)
+  if (traces.length === 0) return false
+  const search = TraceSearch.of(traces)
+  const levels = Array.from({ length: MAX_LEVELS + 1 }, (_, level) =>
+    level === 0 ? new ReadText(search, null) : new ReadText(search, resolveEscapes, mayHoldEscapes),
+  )
+  const joined = new ReadText(search, removeBlanks)
+  const quoted = new ReadText(search, removeQuotedBlanks, (piece) => piece.includes(EQUALS))
   for (let at = 0; at < text.length; at += BYTES_AT_ONCE) {
-    if (quotesSecret(traces, text.subarray(Math.max(0, at - overlap), at + BYTES_AT_ONCE))) return true
+    const isLast = at + BYTES_AT_ONCE >= text.length
+    let reading = text.subarray(at, at + BYTES_AT_ONCE)
+    let before: ReadText | null = null
+    for (const level of levels) {
+      reading = level.read(reading, isLast)
+      if (level.finds(reading, before)) return true
+      if (level.isOther) before = level
+    }
+    if (joined.finds(joined.read(reading, isLast), null)) return true
+    if (quoted.finds(quoted.read(reading, isLast), joined)) return true
     yield
   }
   return false
+}
+
+/** A text that comes in pieces, in another form, in which traces are looked for. */
+class ReadText {
+  readonly #search: TraceSearch
+  readonly #rewrite: TextRewriter | null
+  readonly #mayChange: (piece: Buffer) => boolean
+  /** The end that is not rewritten yet: an escape may go on in the next piece. */
+  #rest: Buffer = NOTHING
+  /** The end of what was searched, and what it was before the last piece. */
+  #tail: Buffer = NOTHING
+  #tailBefore: Buffer = NOTHING
+  #isSearched = false
+  /** True: it is other than the text that it is made of. Until then it is not searched. */
+  isOther: boolean
+
+  constructor(search: TraceSearch, rewrite: TextRewriter | null, mayChange = (_piece: Buffer) => true) {
+    this.#search = search
+    this.#rewrite = rewrite
+    this.#mayChange = mayChange
+    this.isOther = rewrite === null
+  }
+
+  /** Returns the next piece in its form. */
+  read(piece: Buffer, isLast: boolean): Buffer {
+    if (!this.#rewrite) return piece
+    this.isOther ||= this.#mayChange(piece)
+    if (!this.isOther) return piece
+    const text = this.#rest.length === 0 ? piece : Buffer.concat([this.#rest, piece])
+    const into = Buffer.allocUnsafe(text.length)
+    const place = { at: 0, length: 0 }
+    const held = isLast || this.#rewrite === removeBlanks ? 0 : MAX_ESCAPE
+    this.#rewrite(text, into, place, text.length - held)
+    this.#rest = text.subarray(place.at)
+    return into.subarray(0, place.length)
+  }
+
+  /** Looks for traces in the next piece. `before`: the text that this one was until it became another. */
+  finds(piece: Buffer, before: ReadText | null): boolean {
+    if (!this.isOther) return false
+    if (!this.#isSearched && before) this.#tail = before.#tailBefore
+    this.#isSearched = true
+    this.#tailBefore = this.#tail
+    const { overlap } = this.#search
+    const seam = Buffer.concat([this.#tail, piece.subarray(0, overlap)])
+    if (this.#search.isIn(seam) || this.#search.isIn(piece)) return true
+    const end = piece.length < overlap ? seam : piece
+    this.#tail = Buffer.from(end.subarray(Math.max(0, end.length - overlap)))
+    return false
+  }
 }
 
 /**

@@ -1,5 +1,6 @@
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib'
 import t from 'tap'
+import { TraceSearch } from '../../../plugins/secrets/trace-search.ts'
 import {
   isReadableText,
   quotesSecret,
@@ -139,3 +140,58 @@ await t.test('H1a what is held back does not tell how a secret begins', (t) => {
   t.equal(passes('data: {"a":"b"}\n\n'), 17, 'a whole event is passed on at once')
   t.end()
 })
+
+await t.test(
+  'H1a a long text is read in pieces as it is in one, and many traces are found as one by one',
+  (t) => {
+    let state = 7
+    const random = (below: number): number => {
+      state = (Math.imul(state, 1_103_515_245) + 12_345) & 0x7fffffff
+      return Math.floor((state / 0x80000000) * below)
+    }
+    const inSteps = (text: Buffer): boolean => {
+      const work = quotesSecretSteps(TRACES, text)
+      let step = work.next()
+      while (!step.done) step = work.next()
+      return step.value
+    }
+    const spells = [...Object.values(SPELLINGS), ...Object.values(BROKEN_SPELLINGS)]
+    const noise = [
+      '\\',
+      '%',
+      '&',
+      '=',
+      ' ',
+      '\n',
+      '\\\\',
+      '%25',
+      '&amp;',
+      '\\u005c',
+      '\\n',
+      '"',
+      'a',
+      ';',
+      '3D',
+      '=\r\n',
+    ]
+    let found = 0
+    for (let count = 0; count < 3_000; count += 1) {
+      let text = spells[count % spells.length]?.(SECRET) ?? ''
+      for (let changes = random(4); changes > 0; changes -= 1) {
+        const at = random(text.length + 1)
+        text = text.slice(0, at) + (noise[random(noise.length)] ?? '') + text.slice(at + random(2))
+      }
+      const front = Buffer.from('ab '.repeat(30_000)).subarray(0, 65_536 - random(Math.min(text.length, 400)))
+      const bytes = Buffer.concat([front, Buffer.from(text), Buffer.from(random(2) === 0 ? '' : ' end = 1')])
+      const isFound = quotesSecret(TRACES, bytes)
+      if (isFound) found += 1
+      if (inSteps(bytes) !== isFound) t.equal(inSteps(bytes), isFound, text)
+      const isSeen = TRACES.some((trace) => bytes.includes(Buffer.from(trace, 'latin1')))
+      if (TraceSearch.of(TRACES).isIn(bytes) !== isSeen) t.fail(`a trace: ${text}`)
+    }
+    t.ok(found > 1_000 && found < 3_000, `${found} found`)
+    const apart = Buffer.from(SECRET.replaceAll(/./g, `$&${' '.repeat(20_000)}`))
+    t.ok(quotesSecret(TRACES, apart) && inSteps(apart), 'however many blanks are between')
+    t.end()
+  },
+)
