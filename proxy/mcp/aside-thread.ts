@@ -6,7 +6,7 @@ import { changesBetween } from './pinning/tool-changes.ts'
 import { judgeTool } from './pinning/tool-definition.ts'
 import { argumentsVerdict } from './schema/arguments.ts'
 import { NOT_CHECKED } from './schema/check.ts'
-import { itemsIn, knownListIn, truncateMessage } from './upstream/large-message.ts'
+import { itemsIn, knownListIn } from './upstream/large-message.ts'
 import { readMessage } from './upstream/message.ts'
 
 export const openTasks = (): McpThreadTasks => ({
@@ -18,7 +18,6 @@ export const openTasks = (): McpThreadTasks => ({
     const value = parseExactObject(args)
     return value ? argumentsVerdict({ digest, inputSchema }, value) : { fault: NOT_CHECKED, small: false }
   },
-  readMessage: ({ bytes, traces, requestId }) => truncateMessage(bufferOf(bytes), traces, requestId),
   listItems: ({ bytes, ...of }) => itemsIn(readMessage(bufferOf(bytes)), of),
   knownList: ({ bytes, member }) => knownListIn(readMessage(bufferOf(bytes)), member),
   takeApart: (definition) => {

@@ -1,5 +1,3 @@
-import type { SecretTraces } from '../../../plugins/secrets/traces.ts'
-
 /** The place of a value in JSON text. Byte offsets, `end` exclusive. */
 interface JsonValueSpan {
   readonly start: number
@@ -37,18 +35,6 @@ interface HeaderParamMessage {
   readonly type: 'boolean' | 'integer' | 'string'
 }
 
-export interface TruncatedMessage {
-  /** True if one of the traces is in it. */
-  readonly echo: boolean
-  readonly value: Readonly<Record<string, unknown>>
-  readonly spans: ReadonlyMap<string, JsonValueSpan>
-  /** Keyed by name: the searched members, and the places of their members' values in them. */
-  readonly inner: ReadonlyMap<
-    string,
-    { readonly spans: ReadonlyMap<string, JsonValueSpan>; readonly escapedNames: boolean }
-  >
-}
-
 /** The items of a list in a result: at most 10,000 of a large one. */
 export interface ListItems {
   /** JSON text of each, written again. Null for anything but an object. */
@@ -83,14 +69,6 @@ export interface McpThreadTasks {
     readonly known: string | null
     readonly earlierKnown: string | null
   }) => ToolVerdict
-
-  /** Null: an event that is passed over. */
-  readonly readMessage: (asked: {
-    readonly bytes: Uint8Array
-    readonly traces: SecretTraces
-    /** The id of the request that this is an event for. Null: this is the whole answer. */
-    readonly requestId: number | null
-  }) => TruncatedMessage | null
 
   /** Null if the member is no list. `prefix` goes before each name. */
   readonly listItems: (asked: {

@@ -11,7 +11,7 @@ import {
   eventParts,
   type JsonText,
   type MemberEdits,
-  responseBytes,
+  responseAround,
   resultMessage,
 } from '../protocol/json-text.ts'
 import { LIST_MEMBER_BY_METHOD } from '../protocol/known-members.ts'
@@ -394,7 +394,7 @@ class RelayedCall {
       this.#report.failed = true
       // One that no row can hold must not cost the row all the rest (docs/ledger.md#leaf: integers only).
       if (Number.isSafeInteger(error.value.code)) this.#report.detail.error_code = Number(error.value.code)
-      return { body: responseBytes(id, 'error', this.#errorBytes(error)), failed: true }
+      return { body: responseAround(response, this.#errorBytes(error), id, 'error'), failed: true }
     }
     const shaped = rewriteResult(result, {
       method: message.method,
@@ -407,7 +407,7 @@ class RelayedCall {
     const committed = (sha256: string): RenderedResponse => {
       this.#report.detail.result_bytes = shaped.length
       this.#report.detail.result_sha256 = sha256
-      return { body: responseBytes(id, 'result', shaped), failed: false }
+      return { body: responseAround(response, shaped, id, 'result'), failed: false }
     }
     return shaped.length > MAX_INLINE_BYTES
       ? digestInTurns(commitments.hashing('result_sha256'), shaped).then(committed)

@@ -154,6 +154,26 @@ export const responseBytes = (id: string, member: 'result' | 'error', value: Buf
 
 const END = Buffer.from('}')
 
+/**
+ * Writes a response around a value of the message that it came in, over what is around it there, if it fits:
+ * the message is no more what it was.
+ */
+export function responseAround(
+  { bytes }: Pick<JsonText, 'bytes'>,
+  value: Buffer,
+  id: string,
+  member: 'result' | 'error',
+): Buffer {
+  const head = Buffer.from(`{"jsonrpc":"2.0","id":${id},"${member}":`)
+  const start = value.byteOffset - bytes.byteOffset - head.length
+  const end = start + head.length + value.length
+  if (value.buffer !== bytes.buffer || start < 0 || end >= bytes.length)
+    return responseBytes(id, member, value)
+  head.copy(bytes, start)
+  bytes[end] = CLOSE_BRACE
+  return bytes.subarray(start, end + 1)
+}
+
 export const eventOf = (message: string): string =>
   `event: message\n${message
     .split(/\r\n|\r|\n/)

@@ -1,14 +1,18 @@
-import { isObject } from '../../../db/support/json.ts'
+import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import { TaskIncompleteError } from '../../../db/support/thread.ts'
+import { OPEN_BRACE, OPEN_BRACKET } from '../../../plugins/json-body/bytes.ts'
+import { scanJson, scanJsonSteps } from '../../../plugins/json-body/scan.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { quotesSecret, type SecretTraces } from '../../../plugins/secrets/traces.ts'
+import { quotesSecretSteps, type SecretTraces } from '../../../plugins/secrets/traces.ts'
+import { runInSlices, type WorkSteps } from '../../../plugins/turns.ts'
 import { callThreads } from '../aside/aside.ts'
-import type { ListItems, TruncatedMessage } from '../aside/messages.ts'
-import { type JsonText, measureJson, memberObject } from '../protocol/json-text.ts'
+import type { ListItems } from '../aside/messages.ts'
+import type { JsonText } from '../protocol/json-text.ts'
 import { LIST_ITEM_MEMBERS } from '../protocol/known-members.ts'
+import { type LongJson, type LongMember, longJsonSteps } from '../protocol/long-json.ts'
 import { soundItem } from '../protocol/sound-items.ts'
 import { mcpUpstreamFailure } from './errors.ts'
-import { readEvent, readMessage, responseResult, type UpstreamMessage } from './message.ts'
+import { isMeantFor, judgeMessage, responseResult, type UpstreamMessage } from './message.ts'
 
 const LOOKED_INTO = ['result', 'error', 'params'] as const
 /** The most members of one object with a place of their own. A hundred times as many as MCP knows. */
@@ -24,15 +28,14 @@ export interface ThreadAsker {
   readonly signal: AbortSignal
 }
 
-interface LargeReadOptions extends ThreadAsker {
+interface LargeReadOptions extends Pick<ThreadAsker, 'signal'> {
   readonly traces: SecretTraces
 }
 
 /**
- * Reads a large message on a thread. Objects and lists in its `value` are emptied if they are not at the top,
- * or the top of its result, error or params, and together larger than {@link MAX_KEPT}. Throws
- * McpUpstreamError also if it has more than 1,000 members there, holds one of the traces, or takes too long
- * to read.
+ * Reads a large message in slices. Objects and lists in its `value` are emptied if they are not at the top, or
+ * the top of its result, error or params, and together larger than {@link MAX_KEPT}. Throws McpUpstreamError
+ * also if it has more than 1,000 members there, or holds one of the traces.
  */
 export async function readLarge(bytes: Buffer, options: LargeReadOptions): Promise<UpstreamMessage> {
   const message = await readLargeEvent(bytes, { ...options, requestId: null })
@@ -43,24 +46,101 @@ export async function readLarge(bytes: Buffer, options: LargeReadOptions): Promi
 /** Reads a large event; null as {@link readEvent} has it. Else does what {@link readLarge} does. */
 export async function readLargeEvent(
   bytes: Buffer,
-  { key, signal, traces, requestId }: LargeReadOptions & { readonly requestId: number | null },
+  { signal, traces, requestId }: LargeReadOptions & { readonly requestId: number | null },
 ): Promise<UpstreamMessage | null> {
-  const read = await asked(
-    callThreads.ask('readMessage', { bytes, traces, requestId }, { key, signal }),
-    signal,
-  )
-  if (read === null) return null
-  const { echo, value, spans, inner } = read
-  if (echo) throw mcpUpstreamFailure('a message holds the secret of our credentials')
-  const objects = new Map<string, JsonText>()
-  for (const [name, scan] of inner) {
-    const { start, end } = spans.get(name) ?? { start: 0, end: 0 }
-    // Proven by truncateMessage: those alone are objects in it.
-    const own = value[name] as JsonText['value']
-    objects.set(name, { ...scan, bytes: bytes.subarray(start, end), value: own })
+  try {
+    return await runInSlices(readSteps(bytes, traces, requestId), signal)
+  } catch (error) {
+    throw signal.aborted ? signal.reason : error
   }
-  return { bytes, value, spans, objects }
 }
+
+function* readSteps(
+  bytes: Buffer,
+  traces: SecretTraces,
+  requestId: number | null,
+): WorkSteps<UpstreamMessage | null> {
+  let value: UnknownRecord | null = null
+  let message: UpstreamMessage
+  try {
+    const json = yield* longJsonSteps(bytes, LOOKED_INTO)
+    if (json === null) throw mcpUpstreamFailure('a message is not one JSON object')
+    if ([json, ...json.inner.values()].some(({ members }) => members.size > MAX_SPANS))
+      throw mcpUpstreamFailure('a message has too many members')
+    value = yield* truncatedSteps(bytes, json)
+    message = {
+      ...judgeMessage(bytes, { value, spans: spansOf(json.members) }),
+      objects: objectsIn(bytes, value, json),
+    }
+  } catch (error) {
+    if (requestId !== null && !isMeantFor(requestId, bytes, value)) return null
+    if (!(error instanceof SyntaxError)) throw error
+    throw mcpUpstreamFailure('a message is not strict JSON', { cause: error })
+  }
+  if (yield* quotesSecretSteps(traces, bytes))
+    throw mcpUpstreamFailure('a message holds the secret of our credentials')
+  return message
+}
+
+/** Makes the value of a message, of which each large part is emptied. */
+function* truncatedSteps(bytes: Buffer, { members, inner }: LongJson): WorkSteps<UnknownRecord> {
+  const room = { ...MAX_KEPT }
+  const value: UnknownRecord = {}
+  for (const [name, member] of members) {
+    const own = inner.get(name)
+    if (!own) yield* truncateSteps(value, name, bytes, member, room)
+    else {
+      const object: UnknownRecord = {}
+      for (const [key, one] of own.members) yield* truncateSteps(object, key, bytes, one, room)
+      Object.defineProperty(value, name, { value: object, ...PLAIN_MEMBER })
+    }
+  }
+  return value
+}
+
+/** Puts a member in an object: empty if there is no room. An object or list is read when it is asked for. */
+function* truncateSteps(
+  object: UnknownRecord,
+  name: string,
+  bytes: Buffer,
+  { start, end, values }: LongMember,
+  room: { bytes: number; values: number },
+): WorkSteps<void> {
+  const isList = bytes[start] === OPEN_BRACKET
+  const text = bytes.subarray(start, end)
+  const put = (value: unknown): unknown => {
+    Object.defineProperty(object, name, { value, ...PLAIN_MEMBER })
+    return value
+  }
+  if (!isList && bytes[start] !== OPEN_BRACE) put((yield* scanJsonSteps(text, 0)).value)
+  else if (text.length > room.bytes || values > room.values) put(isList ? [] : {})
+  else {
+    room.bytes -= text.length
+    room.values -= values
+    const get = () => put(scanJson(text, 0).value)
+    Object.defineProperty(object, name, { get, enumerable: true, configurable: true })
+  }
+}
+
+const PLAIN_MEMBER = { writable: true, enumerable: true, configurable: true }
+
+function objectsIn(bytes: Buffer, value: UnknownRecord, { members, inner }: LongJson): Map<string, JsonText> {
+  const objects = new Map<string, JsonText>()
+  for (const [name, { members: own, escapedNames }] of inner) {
+    const { start = 0, end } = members.get(name) ?? {}
+    const object = value[name] as JsonText['value']
+    objects.set(name, {
+      bytes: bytes.subarray(start, end),
+      value: object,
+      spans: spansOf(own, start),
+      escapedNames,
+    })
+  }
+  return objects
+}
+
+const spansOf = (members: LongJson['members'], from = 0): JsonText['spans'] =>
+  new Map([...members].map(([name, { start, end }]) => [name, { start: start - from, end: end - from }]))
 
 interface ListSelector {
   readonly member: string
@@ -129,56 +209,3 @@ async function asked<Made>(task: Promise<Made>, signal: AbortSignal): Promise<Ma
 }
 
 const FAILED = /^mcp upstream failed: /
-
-/** Reads a message, and cuts the large parts out of its value. For a thread. */
-export function truncateMessage(
-  bytes: Buffer,
-  traces: SecretTraces,
-  requestId: number | null = null,
-): TruncatedMessage | null {
-  const message = requestId === null ? readMessage(bytes) : readEvent(bytes, requestId)
-  if (message === null) return null
-  const inner = new Map<string, Pick<JsonText, 'spans' | 'escapedNames'>>()
-  for (const name of LOOKED_INTO) {
-    const object = memberObject(message, name)
-    if (object) inner.set(name, { spans: object.spans, escapedNames: object.escapedNames })
-  }
-  if ([message, ...inner.values()].some(({ spans }) => spans.size > MAX_SPANS)) {
-    throw mcpUpstreamFailure('a message has too many members')
-  }
-  const room: MessageBudget = { ...MAX_KEPT }
-  const value = truncateMembers(message, room, (name) => {
-    const scan = inner.get(name)
-    const own = message.value[name]
-    return scan && truncateMembers({ value: own as JsonText['value'], spans: scan.spans }, room)
-  })
-  const echo = quotesSecret(traces, bytes)
-  return { echo, value, spans: message.spans, inner }
-}
-
-interface MessageBudget {
-  bytes: number
-  values: number
-}
-
-/** Copies an object, with `instead`'s value of a member, or an emptied one if there is no room. */
-function truncateMembers(
-  { value, spans }: Pick<JsonText, 'value' | 'spans'>,
-  room: MessageBudget,
-  instead: (name: string) => object | undefined = () => undefined,
-): Record<string, unknown> {
-  const members = Object.entries(value).map(([name, member]) => {
-    const { start, end } = spans.get(name) ?? { start: 0, end: 0 }
-    return [name, instead(name) ?? truncateValue(member, end - start, room)] as const
-  })
-  return Object.fromEntries(members)
-}
-
-function truncateValue(member: unknown, length: number, room: MessageBudget): unknown {
-  if (typeof member !== 'object' || member === null) return member
-  const values = length > room.bytes ? room.values + 1 : measureJson(member, room.values).values
-  if (values > room.values) return Array.isArray(member) ? [] : {}
-  room.bytes -= length
-  room.values -= values
-  return member
-}

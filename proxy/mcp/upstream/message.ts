@@ -41,11 +41,14 @@ export function readEvent(bytes: Buffer, requestId: number): UpstreamMessage | n
     scan = scanMessage(bytes)
     return judgeMessage(bytes, scan)
   } catch (error) {
-    const isAnswer = isObject(scan?.value) ? answersId(scan.value, requestId) : mentionsId(bytes, requestId)
-    if (isAnswer) throw error
+    if (isMeantFor(requestId, bytes, scan?.value)) throw error
     return null
   }
 }
+
+/** Tells of what is no message whether it may be the response to this request. `value`: if it is JSON. */
+export const isMeantFor = (requestId: number, bytes: Buffer, value: unknown): boolean =>
+  isObject(value) ? value.id === requestId && !Object.hasOwn(value, 'method') : mentionsId(bytes, requestId)
 
 function startOf(bytes: Buffer): number {
   let at = 0
@@ -54,23 +57,28 @@ function startOf(bytes: Buffer): number {
 }
 
 const SPACE = 0x20
-
-const answersId = (value: UnknownRecord, id: number): boolean =>
-  value.id === id && !Object.hasOwn(value, 'method')
+/** The members that are looked at: one of more than these may be it. */
+const MAX_IDS = 1_000
 
 /** Tells of bytes that are no message whether a member `id` in them has this value. */
 function mentionsId(bytes: Buffer, id: number): boolean {
-  for (let at = bytes.indexOf(ID); at >= 0; at = bytes.indexOf(ID, at + ID.length)) {
+  let at = bytes.indexOf(ID)
+  for (let ids = 0; at >= 0 && ids < MAX_IDS; ids += 1) {
     const [, found] =
       /^\s*:\s*(-?\d+)(?![\d.eE])/.exec(bytes.toString('latin1', at + ID.length, at + 64)) ?? []
     if (found !== undefined && Number(found) === id) return true
+    at = bytes.indexOf(ID, at + ID.length)
   }
-  return false
+  return at >= 0
 }
 
 const ID = Buffer.from('"id"')
 
-function judgeMessage(bytes: Buffer, { value, spans }: JsonScan): UpstreamMessage {
+/** Reads a JSON text of this value as {@link readMessage} does. */
+export function judgeMessage(
+  bytes: Buffer,
+  { value, spans }: Pick<JsonScan, 'value' | 'spans'>,
+): UpstreamMessage {
   if (!isObject(value)) throw mcpUpstreamFailure('a message is not one JSON object')
   if (kindOf(value) === null) throw mcpUpstreamFailure('a message is not JSON-RPC 2.0')
   const { exact } = MESSAGE_NAMES

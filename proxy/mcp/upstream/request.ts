@@ -386,8 +386,7 @@ function messageOf(bytes: Buffer, expectation: ExpectedAnswer): UpstreamMessage 
   return bytes.length <= MAX_INLINE_BYTES ? readMessage(bytes) : readLarge(bytes, largeOf(expectation))
 }
 
-const largeOf = ({ credentials, resource, hangup }: ExpectedAnswer) => ({
-  key: resource.resource_id,
+const largeOf = ({ credentials, hangup }: ExpectedAnswer) => ({
   signal: hangup.signal,
   traces: credentials.traces,
 })

@@ -94,8 +94,8 @@ t.test('what a task throws is thrown here: a refusal as one, anything else with 
       message: 'arguments hold an integer beyond ±(2^53-1): send it as a string.',
     }),
   )
-  const broken = { bytes: Buffer.from('{'), traces: [], requestId: null }
-  await t.rejects(threads.ask('readMessage', broken, asker), { message: /a message is not strict JSON$/ })
+  const broken = { bytes: Buffer.from('{'), member: 'tools', prefix: '' }
+  await t.rejects(threads.ask('listItems', broken, asker), { message: /a message is not strict JSON$/ })
 })
 
 const SALT = Buffer.from('salt').toString('hex')

@@ -12,6 +12,7 @@ import {
   errorMessage,
   eventOf,
   readObject,
+  responseAround,
   responseBytes,
   resultMessage,
 } from '../../../../proxy/mcp/protocol/json-text.ts'
@@ -46,6 +47,19 @@ t.test('A6: a large object is edited as a small one', async (t) => {
   const value = Buffer.from('{"a":1}')
   t.equal(responseBytes('"7"', 'result', value).toString(), resultMessage('"7"', '{"a":1}'))
   t.equal(responseBytes('7', 'error', value).toString(), errorMessage('7', '{"a":1}'))
+  const around = (message: string, id: string): string => {
+    const bytes = Buffer.from(`data: ${message}\n\n`).subarray(6, -2)
+    const start = bytes.indexOf('{"a"')
+    return responseAround({ bytes }, bytes.subarray(start, start + 7), id, 'result').toString()
+  }
+  for (const id of ['7', '"a-long-id-of-the-caller"']) {
+    for (const message of [
+      '{"jsonrpc":"2.0","id":1,"result":{"a":1}}',
+      '{"result":{"a":1},"id":1,"jsonrpc":"2.0"}',
+      ' { "jsonrpc":"2.0" , "id":1234, "result": {"a":1} , "x":0}',
+    ])
+      t.equal(around(message, id), resultMessage(id, '{"a":1}'), `${message}, ${id}`)
+  }
   const long = Buffer.alloc(200_000, 'ä')
   const salted = createHash('sha256').update('salt')
   t.equal(await digestInTurns(salted, long), hash('sha256', Buffer.concat([Buffer.from('salt'), long])))

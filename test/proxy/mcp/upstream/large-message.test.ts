@@ -1,4 +1,8 @@
+import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
+import { scanJson } from '../../../../plugins/json-body/scan.ts'
+import { memberObject } from '../../../../proxy/mcp/protocol/json-text.ts'
+import { longJsonSteps } from '../../../../proxy/mcp/protocol/long-json.ts'
 import { listItems, readLarge } from '../../../../proxy/mcp/upstream/large-message.ts'
 import { messageObject, readMessage } from '../../../../proxy/mcp/upstream/message.ts'
 import { failure } from '../../../support/mcp/upstream-calls.ts'
@@ -63,6 +67,142 @@ await t.test('A6: what is no message is none when it is large, and says so in th
   await t.rejects(read(resultOf({ text: `${long}s3cret-of-ours` }), 's3cret-of-ours'), failure('failed'))
   t.ok(await read(resultOf({ text: long }), 's3cret-of-ours'))
 })
+
+/** Texts of which each is taken, or nearly. */
+const CORPUS: readonly string[] = [
+  '{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"a \\"b\\" \\u00e4 \\n"}],"isError":false}}',
+  ' {"jsonrpc" : "2.0" , "id":"7","error":{"code":-1,"message":"ä€😀","data":[1,-0.5e+3,1E9,0,[],{}]}}\r\n',
+  '{"jsonrpc":"2.0","method":"notifications/x","params":{"a":{"b":{"c":{"\\u0061":1,"b":2}}},"__proto__":{"x":1}}}',
+  '{"jsonrpc":"2.0","id":1,"result":{"a":{"x":{"d":{"\\ud83d\\ude00":1,"😀":2}}}}}',
+  '{"jsonrpc":"2.0","id":1,"result":{"a":{"x":{"\\ud800":1,"\\udc00":2,"\ufffd":3,"ÿ":4}}}}',
+  `{"jsonrpc":"2.0","id":1,"result":{${Array.from({ length: 20 }, (_, n) => `"k${n}":{"k":[true,false,null]}`).join()}}}`,
+  `{"jsonrpc":"2.0","id":1,"result":{"s":{"t":{${Array.from({ length: 18 }, (_, n) => `"k${n}":0`).join()},"k\\u0031":0}}}}`,
+  `{"jsonrpc":"2.0","id":1,"result":${'['.repeat(62)}${']'.repeat(62)}}`,
+  `{"jsonrpc":"2.0","id":1,"result":{"a":${'{"a":'.repeat(61)}1${'}'.repeat(61)}}}`,
+  `{"jsonrpc":"2.0","id":1,"result":{"n":${'1'.repeat(16_383)},"${'n'.repeat(16_383)}":1}}`,
+  `{"jsonrpc":"2.0","id":1,"result":{"x":{"y":{"${'\\u0061'.repeat(16_383)}":1}}}}`,
+  '["jsonrpc"]',
+]
+const WRITTEN_IN = [
+  '"',
+  '\\',
+  '{',
+  '}',
+  '[',
+  ']',
+  ',',
+  ':',
+  ' ',
+  '0',
+  '1',
+  '-',
+  '.',
+  'e',
+  'u',
+  'n',
+  't',
+  '\n',
+  '\0',
+  'ä',
+  '\\u0061',
+  '"a":1,',
+  'k1',
+  '\x7f',
+]
+
+/** Writes one change into a text, or a few. */
+function mutated(bytes: Buffer, random: (below: number) => number): Buffer {
+  let text = bytes
+  for (let changes = 1 + random(3); changes > 0; changes -= 1) {
+    const at = random(text.length + 1)
+    const from = random(3) === 0 ? random(text.length + 1) : Math.min(text.length, at + random(4))
+    const one =
+      random(9) === 0 ? Buffer.from([random(256)]) : Buffer.from(WRITTEN_IN[random(WRITTEN_IN.length)] ?? '')
+    text = Buffer.concat([
+      text.subarray(0, at),
+      ...(random(3) === 0 ? [] : [one]),
+      text.subarray(Math.max(at, random(40) === 0 ? from : Math.min(from, at + 3))),
+    ])
+  }
+  return text
+}
+
+/** A message as each way reads it; null: it is refused. */
+function readings(bytes: Buffer) {
+  const tried = <Made>(read: () => Made): Made | null => {
+    try {
+      return read()
+    } catch {
+      return null
+    }
+  }
+  const before = tried(() => {
+    const { value, spans, escapedNames } = scanJson(bytes)
+    const object = typeof value === 'object' && value !== null && !Array.isArray(value) ? value : {}
+    const inner = ['result', 'error', 'params'].flatMap((name) => {
+      const found = memberObject({ bytes, value: object as Record<string, unknown>, spans }, name)
+      return found
+        ? [[name, { places: placesOf(found.spans, spans.get(name)?.start), escaped: found.escapedNames }]]
+        : []
+    })
+    return { places: placesOf(spans), escaped: escapedNames, inner: Object.fromEntries(inner) }
+  })
+  const now = tried(() => {
+    const steps = longJsonSteps(bytes, ['result', 'error', 'params'])
+    let step = steps.next()
+    while (!step.done) step = steps.next()
+    const read = step.value
+    if (read === null) return { places: [], escaped: before?.escaped, inner: {} }
+    const inner = [...read.inner].map(([name, one]) => [
+      name,
+      { places: placesOf(one.members), escaped: one.escapedNames },
+    ])
+    return { places: placesOf(read.members), escaped: read.escapedNames, inner: Object.fromEntries(inner) }
+  })
+  return [before, now] as const
+}
+
+const placesOf = (spans: ReadonlyMap<string, { readonly start: number; readonly end: number }>, from = 0) =>
+  [...spans].map(([name, { start, end }]) => [name, start + from, end + from])
+
+const MUTATIONS = Number(process.env.MUTATIONS ?? 10_000)
+
+await t.test(
+  'A6: a long text is taken, and its members found, as the reader of short ones does',
+  async (t) => {
+    let state = 1
+    const random = (below: number): number => {
+      state = (Math.imul(state, 1_103_515_245) + 12_345) & 0x7fffffff
+      return Math.floor((state / 0x80000000) * below)
+    }
+    const texts = [...CORPUS, ...Array.from({ length: 4 }, (_, n) => `${' '.repeat(n)}${CORPUS[0]}`)].map(
+      (text) => Buffer.from(text),
+    )
+    let taken = 0
+    for (let count = 0; count < MUTATIONS; count += 1) {
+      const seed = texts[count % texts.length] ?? Buffer.alloc(0)
+      const text = count < texts.length ? seed : mutated(seed, random)
+      const [before, now] = readings(text)
+      if (before) taken += 1
+      if (!isDeepStrictEqual(before, now)) t.same(now, before, text.toString('latin1').slice(0, 400))
+    }
+    t.ok(taken > MUTATIONS / 50, `${taken} of ${MUTATIONS} are taken`)
+    const one = (text: string) => readings(Buffer.from(text)).map((read) => read !== null)
+    for (const [text, isTaken] of [
+      [`{"a":[${'0,'.repeat(1_000_000)}0]}`, true],
+      [`{"a":[${'0,'.repeat(1_000_001)}0]}`, false],
+      [`[${'[],'.repeat(99_999)}0]`, true],
+      [`[${'[],'.repeat(100_000)}0]`, false],
+      [`{"a":{${Array.from({ length: 99_999 }, (_, n) => `"${n}":0`).join()}}}`, true],
+      [`{"a":{${Array.from({ length: 100_000 }, (_, n) => `"${n}":0`).join()}}}`, false],
+      [`"${'x'.repeat(300_000)}"`, true],
+      [`"${'x'.repeat(300_000)}\n"`, false],
+      [`"${'ä'.repeat(200_000)}${'\\"'.repeat(100_000)}"`, true],
+      ['\ufeff{}', false],
+    ] as const)
+      t.same(one(text), [isTaken, isTaken], `${text.slice(0, 40)}, ${text.length}`)
+  },
+)
 
 await t.test('A6: the items of a list are the same, large or small', async (t) => {
   const list = [{ name: 'a', x: long }, { name: 1 }, 'none', { name: 'b' }]
