@@ -5,10 +5,12 @@ import {
   CLOSE_BRACKET,
   COLON,
   COMMA,
+  isSpace,
   OPEN_BRACE,
   OPEN_BRACKET,
   QUOTE,
 } from '../../../plugins/json-body/bytes.ts'
+import { PlainBytes } from '../../../plugins/json-body/plain-bytes.ts'
 import type { WorkSteps } from '../../../plugins/turns.ts'
 
 // The bounds of scanJson (plugins/json-body/scan.ts): a long text is taken if and only if that takes it.
@@ -77,9 +79,7 @@ class OpenLevel {
 
 class LongJsonReader {
   readonly #bytes: Buffer
-  readonly #words: Int32Array
-  /** The bytes between the beginning of the words and that of the text. */
-  readonly #skew: number
+  readonly #plain: PlainBytes
   readonly #lookedInto: readonly string[]
   readonly #levels = Array.from({ length: MAX_DEPTH + 1 }, () => new OpenLevel())
   readonly #inner = new Map<string, OpenObject>()
@@ -89,7 +89,6 @@ class LongJsonReader {
   #next: number = VALUE
   #at = 0
   #isInString = false
-  #sawEscape = false
   #members = 0
   #containers = 0
   #commas = 0
@@ -104,9 +103,7 @@ class LongJsonReader {
     if (!isUtf8(bytes)) throw new SyntaxError('not UTF-8')
     this.#bytes = bytes
     this.#lookedInto = lookedInto
-    this.#skew = bytes.byteOffset % 4
-    const from = bytes.byteOffset - this.#skew
-    this.#words = new Int32Array(bytes.buffer, from, (bytes.length + this.#skew) >> 2)
+    this.#plain = new PlainBytes(bytes)
   }
 
   result(): LongJson | null {
@@ -121,7 +118,7 @@ class LongJsonReader {
     if (this.#isInString) this.#string(this.#at)
     for (let tokens = 0; tokens < STEP_TOKENS && !this.#isInString; tokens += 1) {
       let at = this.#at
-      while (at < until && isBlank(bytes[at] ?? 0)) at += 1
+      while (at < until && isSpace(bytes[at])) at += 1
       this.#at = at
       if (at >= until) break
       this.#token(bytes[at] ?? 0)
@@ -211,24 +208,25 @@ class LongJsonReader {
   #string(from: number): void {
     const { length } = this.#bytes
     const until = Math.min(from + STEP_BYTES, length)
-    const at = this.#stringEnd(from, until)
-    this.#isInString = at >= until
-    if (!this.#isInString) this.#put(at + 1)
-    else if (at >= length) throw wrong()
-    else this.#at = at
+    const at = this.#plain.stringEnd(from, until)
+    this.#isInString = at >= until && at < length
+    if (this.#isInString) this.#at = at
+    else if (at < until && this.#bytes[at] === QUOTE) this.#put(at + 1)
+    else throw wrong()
   }
 
   #name(byte: number): void {
     if (byte !== QUOTE) throw wrong()
     const bytes = this.#bytes
     const start = this.#at + 1
-    this.#sawEscape = false
-    const end = this.#stringEnd(start, Math.min(start + STEP_BYTES, bytes.length))
+    let end = this.#plain.nameEnd(start)
+    const isOdd = end < 0
+    if (isOdd) end = this.#plain.stringEnd(start, Math.min(start + STEP_BYTES, bytes.length))
     if (bytes[end] !== QUOTE) throw wrong()
     this.#members += 1
     if (this.#members > MAX_MEMBERS) throw wrong()
     const level = this.#level
-    const isEscaped = this.#sawEscape
+    const isEscaped = isOdd && bytes.subarray(start, end).includes(BACKSLASH)
     if (isEscaped && this.#depth <= JUDGED_DEPTH) throw wrong()
     if (isEscaped) this.#noteEscape()
     if (end - start > MAX_TOKEN && textOf(bytes, start, end).length > MAX_TOKEN) throw wrong()
@@ -289,65 +287,11 @@ class LongJsonReader {
     if (end < 0 || end - start > MAX_TOKEN) throw wrong()
     return end
   }
-
-  /** Returns the place of the quote that ends a string, or one from `until` on where it goes on. */
-  #stringEnd(start: number, until: number): number {
-    const bytes = this.#bytes
-    const words = this.#words
-    const skew = this.#skew
-    let at = start
-    for (;;) {
-      while (at < until && ((at + skew) & 3) !== 0 && IS_SPECIAL[bytes[at] ?? 0] === 0) at += 1
-      if (((at + skew) & 3) === 0) {
-        let place = (at + skew) >> 2
-        const last = (until + skew) >> 2
-        // Four bytes at once: none is a quote, a backslash or a control (a byte above ASCII is neither).
-        while (place < last && mayBeSpecial(words[place] ?? 0) === 0) place += 1
-        at = (place << 2) - skew
-        while (at < until && IS_SPECIAL[bytes[at] ?? 0] === 0) {
-          at += 1
-          if (((at + skew) & 3) === 0 && at < until) break
-        }
-      }
-      if (at >= until) return at
-      const byte = bytes[at] ?? 0
-      if (IS_SPECIAL[byte] === 0) continue
-      if (byte === QUOTE) return at
-      const length = byte === BACKSLASH ? escapeLength(bytes, at) : 0
-      if (length === 0) throw wrong()
-      this.#sawEscape = true
-      at += length
-    }
-  }
-}
-
-/** Returns 0 if none of the four bytes of a word is a quote, a backslash or a control; else it may be. */
-const mayBeSpecial = (word: number): number => {
-  const [quotes, slashes] = [word ^ 0x22222222, word ^ 0x5c5c5c5c]
-  const found = (word - 0x20202020) | (quotes - 0x01010101) | (slashes - 0x01010101)
-  return found & ~word & 0x80808080
 }
 
 const wrong = (): SyntaxError => new SyntaxError('not strict JSON')
 
-const isBlank = (byte: number): boolean => byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09
-
-const IS_SPECIAL = Uint8Array.from({ length: 256 }, (_, byte) =>
-  Number(byte < 0x20 || byte === QUOTE || byte === BACKSLASH),
-)
-const ESCAPED = Uint8Array.from({ length: 256 }, (_, byte) => Number(Buffer.from('"\\/bfnrt').includes(byte)))
-const IS_HEX = Uint8Array.from({ length: 256 }, (_, byte) =>
-  Number(/[\da-fA-F]/.test(String.fromCharCode(byte))),
-)
-const [SMALL_A, SMALL_U] = [0x61, 0x75]
-
-/** Returns the length of the escape at `at`; 0 if it is none. */
-function escapeLength(bytes: Buffer, at: number): number {
-  const letter = bytes[at + 1] ?? 0
-  if (letter !== SMALL_U) return ESCAPED[letter] === 1 ? 2 : 0
-  for (let place = at + 2; place < at + 6; place += 1) if (IS_HEX[bytes[place] ?? 0] === 0) return 0
-  return 6
-}
+const SMALL_A = 0x61
 
 const textOf = (bytes: Buffer, start: number, end: number): string =>
   String(JSON.parse(`"${bytes.toString('utf8', start, end)}"`))
