@@ -10,6 +10,8 @@ import { type SocketTap, tapSocket } from './socket-tap.ts'
 const TURN_MS = 4
 /** The cost of accepting a connection, most of it before any code of ours runs. ms. */
 const ACCEPT_MS = 0.05
+/** Connections that are accepted before handshakes go on, however long it takes: the loop may not be running. */
+const MIN_ACCEPTS = 8
 /** A sender that has cost more than this of late is served after all others. ms. */
 const LIGHT_MS = 10
 /** The part of all time that a sender may take for good and still count as light. */
@@ -79,6 +81,8 @@ export class LoopScheduler {
   #drains = false
   /** True if a connection was accepted in this turn. */
   #accepts = false
+  /** Connections that were accepted since the last piece of a handshake. */
+  #acceptsSince = 0
   /** The end of the last piece of a handshake. ms. */
   #shookAt = Number.NEGATIVE_INFINITY
   /** True while a timer runs for handshakes that must wait. */
@@ -102,6 +106,7 @@ export class LoopScheduler {
   /** Notes that a connection was accepted, which is a part of its handshake's cost. */
   accepted(): void {
     this.#accepts = true
+    this.#acceptsSince += 1
     this.#share.charge(ACCEPT_MS)
     if (this.#handshakes.size > 0) this.#later()
   }
@@ -123,6 +128,7 @@ export class LoopScheduler {
     if (isHandshake) {
       this.#share.charge(ms)
       this.#shookAt = to
+      this.#acceptsSince = 0
     }
     return more
   }
@@ -146,7 +152,8 @@ export class LoopScheduler {
   #drain(): void {
     this.#drains = false
     this.#spent = 0
-    const shakes = !this.#accepts || this.#now() - this.#shookAt >= TURN_MS
+    const isEnough = this.#acceptsSince >= MIN_ACCEPTS && this.#now() - this.#shookAt >= TURN_MS
+    const shakes = !this.#accepts || isEnough
     this.#accepts = false
     while (this.#spent < TURN_MS && this.#onward(this.#data.takeLight(this.#now())));
     if (shakes) this.#handshake()

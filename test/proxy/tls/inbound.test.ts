@@ -140,6 +140,24 @@ await t.test('A1: accepting and shaking hands both go on, whatever there is more
   }
 })
 
+await t.test('A1: connections are accepted though the machine gives the loop little time', async (t) => {
+  const { turns, work, count, idle } = stage()
+  for (let i = 0; i < 100; i += 1) turns.offer(work('handshake', 1, 1, { isHandshake: true }))
+  const before = count('handshake')
+  for (let i = 0; i < 80; i += 1) {
+    turns.accepted()
+    // Of each turn most goes to others.
+    idle(30)
+    await nextTurn()
+  }
+  const shaken = count('handshake') - before
+  t.ok(shaken >= 8 && shaken <= 48, `${shaken} handshakes beside 80 that were accepted`)
+  while (count('handshake') < 100) {
+    idle(1_000)
+    await nextTurn()
+  }
+})
+
 await t.test('A1: callers do not wait where handshakes must', async (t) => {
   const { turns, work, count, done, idle } = stage()
   turns.offer(work('busy', 4_000, 0.5))
