@@ -1,5 +1,5 @@
 import { denied, heavyJson, oneByte, pipelined, proofs, unfinished } from './bodies.ts'
-import { chains, connections, halves, noTls } from './handshakes.ts'
+import { chains, connections, halves, herd, noTls } from './handshakes.ts'
 import { guesses, heads, signals, slowReaders } from './heads.ts'
 import type { Attack } from './target.ts'
 import { answers, schemas, toolArguments } from './tools.ts'
@@ -9,6 +9,7 @@ export const ATTACKS = {
   chains,
   halves,
   connections,
+  herd,
   'no-tls': noTls,
   'one-byte': oneByte,
   unfinished,

@@ -6,6 +6,9 @@ import type { Random, Siege } from './target.ts'
 /** The time that a handshake of an attacker may take. ms. */
 const CONNECT_MS = 10_000
 
+/** The time in which a whole herd must be in. ms. */
+export const HERD_MS = 30_000
+
 /** An address of this machine that is not the one of the honest callers: all of 127.0.0.0/8 is. */
 export const someAddress = (random: Random): string => `127.0.1.${1 + Math.floor(random() * 40)}`
 
@@ -17,10 +20,12 @@ export function openTls(
   { target, signal }: Pick<Siege, 'target' | 'signal'>,
   options: ConnectionOptions,
   localAddress: string,
+  connectMs = CONNECT_MS,
 ): Promise<TLSSocket> {
   const where = { host: '127.0.0.1', port: target.port, localAddress }
   // Whoever attacks does not care whom.
-  return opened(connectTls({ rejectUnauthorized: false, ...where, ...options }), 'secureConnect', signal)
+  const socket = connectTls({ rejectUnauthorized: false, ...where, ...options })
+  return opened(socket, 'secureConnect', signal, connectMs)
 }
 
 /** Opens a TCP connection. */
@@ -28,11 +33,16 @@ export function openTcp({ target, signal }: Siege, localAddress: string): Promis
   return opened(connectTcp({ host: '127.0.0.1', port: target.port, localAddress }), 'connect', signal)
 }
 
-function opened<S extends Socket>(socket: S, event: string, signal: AbortSignal): Promise<S> {
+function opened<S extends Socket>(
+  socket: S,
+  event: string,
+  signal: AbortSignal,
+  connectMs = CONNECT_MS,
+): Promise<S> {
   const abort = (): void => void socket.destroy()
   signal.addEventListener('abort', abort, { once: true })
   socket.once('close', () => signal.removeEventListener('abort', abort))
-  socket.setTimeout(CONNECT_MS, abort)
+  socket.setTimeout(connectMs, abort)
   return new Promise((resolve, reject) => {
     socket.once(event, () => {
       socket.setTimeout(0)
