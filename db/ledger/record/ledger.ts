@@ -1,8 +1,9 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { AuthorityChanges } from '../../authority-moves.ts'
 import type { Database } from '../../database.ts'
 import { messageOf } from '../../support/error-message.ts'
 import { portionsOf } from '../../support/pages.ts'
-import { draftOf, type RowOrigin } from './draft.ts'
+import { draftOf, type RowDraft, type RowOrigin } from './draft.ts'
 import { type LedgerEntry, LedgerError, type LedgerUnit, type SealedRow } from './entry.ts'
 import type { LedgerWork, LedgerWriter, OpenDecision, WorkResult } from './writer.ts'
 
@@ -59,6 +60,9 @@ const MAX_BATCH = 512
 const PATIENCE_MS = 1_000
 
 const NO_ROWS: readonly SealedRow[] = []
+
+/** The drafts that are made in one turn of the loop. */
+const DRAFTS_AT_ONCE = 32
 
 interface QueuedWork extends LedgerWork {
   readonly done: CommitCallback
@@ -117,24 +121,37 @@ class CommitQueue implements Ledger {
   }
 
   commit(unit: LedgerUnit): Promise<readonly SealedRow[]> {
+    if (unit.entries.length > DRAFTS_AT_ONCE) return this.#commitMany(unit)
     return new Promise((resolve, reject) => {
       this.submit(unit, (error, sealed) => (error ? reject(error) : resolve(sealed)))
     })
   }
 
-  submit(unit: LedgerUnit, done: CommitCallback): void {
+  /** Makes the drafts in slices: a change of a thousand principals has as many, and others their turn. */
+  async #commitMany(unit: LedgerUnit): Promise<readonly SealedRow[]> {
+    const drafts: RowDraft[] = []
+    for (const some of portionsOf(unit.entries, DRAFTS_AT_ONCE)) {
+      drafts.push(...some.map((entry) => draftOf(entry, this.#origin)))
+      await nextTurn()
+    }
+    return new Promise((resolve, reject) => {
+      this.submit(unit, (error, sealed) => (error ? reject(error) : resolve(sealed)), drafts)
+    })
+  }
+
+  submit(unit: LedgerUnit, done: CommitCallback, drafts?: readonly RowDraft[]): void {
     try {
-      this.#enqueue(unit, done)
+      this.#enqueue(unit, done, drafts)
     } catch (error) {
       process.nextTick(done, error, NO_ROWS)
     }
   }
 
-  #enqueue(unit: LedgerUnit, done: CommitCallback): void {
+  #enqueue(unit: LedgerUnit, done: CommitCallback, drafts?: readonly RowDraft[]): void {
     if (this.#closed) throw new LedgerError('closed', 'the audit ledger is closed')
     if (this.#fault) throw unavailable(this.#fault)
     // Before it joins the queue: what can never be stored must not share a batch with what can.
-    const waiter = waiterOf(unit, this.#origin, done)
+    const waiter = waiterOf(unit, this.#origin, done, drafts)
     const size = sizeOf(waiter)
     if (this.#waiting + size > roomFor(unit, waiter, this.#limit)) {
       // The units that wait may all be lazy.
@@ -297,12 +314,13 @@ function waiterOf(
   { assertions = [], statements = [], entries }: LedgerUnit,
   origin: RowOrigin,
   done: CommitCallback,
+  drafts: readonly RowDraft[] = entries.map((entry) => draftOf(entry, origin)),
 ): QueuedWork {
   for (const { sql, parameters } of statements) {
     if (!parameters.every(isBindable))
       throw new TypeError(`a parameter of "${sql}" is of a type that no column holds`)
   }
-  return { assertions, statements, drafts: entries.map((entry) => draftOf(entry, origin)), done }
+  return { assertions, statements, drafts, done }
 }
 
 // A value that cannot cross to the writer's thread would throw there for the whole batch.

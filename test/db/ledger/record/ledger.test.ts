@@ -202,6 +202,32 @@ t.test(
   },
 )
 
+t.test('a unit of many rows is drafted in slices: others have their turn, and it is one unit', async (t) => {
+  const file = await scratchDatabase(t.testdir())
+  const ledger = await open(file)
+  let turns = 0
+  let isOver = false
+  const others = (async () => {
+    for (; !isOver; turns += 1) await nextTurn()
+  })()
+  const entries = Array.from({ length: 1_000 }, (_, at) => entry({ detail: { at } }))
+  const committing = ledger.commit({ entries, statements: [setting('many')] })
+  const [alone] = await ledger.commit({ entries: [entry()] })
+  t.equal(alone?.seq, 1, 'who comes meanwhile goes first')
+  const sealed = await committing
+  isOver = true
+  await others
+  t.ok(turns > 30, `${turns} turns`)
+  t.same(
+    sealed.map(({ seq }) => seq),
+    entries.map((_, at) => at + 2),
+  )
+  t.same(settingsOf(file).includes('many'), true)
+  await t.rejects(ledger.commit({ entries: [...entries, entry({ detail: { half: 0.5 } })] }), TypeError)
+  await ledger.close()
+  t.equal(rowsOf(file).length, 1_001, 'nothing of the refused one')
+})
+
 t.test('docs/ledger.md#appending: close stores what waits and takes nothing more', async (t) => {
   const file = await scratchDatabase(t.testdir())
   const ledger = await open(file)
