@@ -51,6 +51,15 @@ const VERBS: Readonly<Record<string, VerbRow>> = {
     summary: 'put MCP servers behind the gateway, and approve their tools',
     load: () => import('./verbs/mcp.ts'),
   },
+  providers: {
+    summary: 'show the providers of models, and try one',
+    load: () => import('./verbs/providers.ts'),
+  },
+  sets: { summary: 'name sets of capabilities', load: () => import('./verbs/sets.ts') },
+  'what-if': {
+    summary: 'say, gate by gate, if a call would be let through now',
+    load: () => import('./verbs/what-if.ts'),
+  },
   rehearse: {
     summary: 'show what a change would have done to recent calls',
     load: () => import('./verbs/rehearse.ts'),

@@ -20,17 +20,20 @@ export function windowStart(last: string): string {
   return new Date(Date.now() - Number(count) * (UNITS[unit] ?? 0)).toISOString()
 }
 
-/** Asks for the usage of a principal, whose id says its type. Throws one sentence. */
+/** The path of an agent, user or workload, whose id says its type. */
+export function callerPath(principal: string): string {
+  const [, kind = ''] = /^[^:]+::(user|workload)::/.exec(principal) ?? []
+  return `/v1/admin/${kind === '' ? 'agents' : `${kind}s`}/${encodeURIComponent(principal)}`
+}
+
+/** Asks for the usage of a principal. Throws one sentence. */
 export async function fetchUsage(
   call: AdminCall,
   principal: string,
   since: string,
 ): Promise<CapabilityUsage> {
-  const [, kind = ''] = /^[^:]+::(user|workload)::/.exec(principal) ?? []
-  const plural = kind === '' ? 'agents' : `${kind}s`
-  const path = `/v1/admin/${plural}/${encodeURIComponent(principal)}/usage`
   const query = new URLSearchParams({ since }).toString()
-  return expectStatus<CapabilityUsage>(await call('GET', `${path}?${query}`), 200)
+  return expectStatus<CapabilityUsage>(await call('GET', `${callerPath(principal)}/usage?${query}`), 200)
 }
 
 /** The one principal that a verb is about. Throws a WrongUsage. */

@@ -13,35 +13,47 @@ import {
 } from './resources.ts'
 
 /**
- * Shows a waiting definition whole with its differences, asks, and approves exactly that: by its digest, and
- * by `If-Match` of the server.
+ * Shows a waiting definition whole with its differences, asks, and approves or rejects exactly that: by its
+ * digest, and by `If-Match` of the server.
  */
-export const approveCommand = subcommandOf({
-  takes: 'NAME [TOOL]',
-  about:
-    'show all that is waiting, and how it differs, ask, and approve exactly that; without TOOL, what the server says about itself',
-  options: {
-    digest: {
-      type: 'string',
-      value: 'HEX',
-      description: 'approve only this digest, as show printed it, without asking',
+const decidingCommand = (verb: 'approve' | 'reject', takes: string, about: string) =>
+  subcommandOf({
+    takes,
+    about,
+    options: {
+      digest: {
+        type: 'string',
+        value: 'HEX',
+        description: `${verb} only this digest, as show printed it, without asking`,
+      },
+      yes: { type: 'boolean', default: false, description: `${verb} whatever is shown, without asking` },
     },
-    yes: { type: 'boolean', default: false, description: 'approve whatever is shown, without asking' },
-  },
-  work: ({ digest: chosen, yes }, [name, toolName, ...rest]) => {
-    if (!name || toolName === '' || rest.length > 0)
-      throw new Error(`name the server, and the tool: ${mcpCommand('approve NAME [TOOL]')}`)
-    return async (call, say) => {
-      const { resource, etag: ifMatch } = await readResourceNamed(call, name)
-      const { path, digest, lines, what, question } = waitingIn(resource, toolName)
-      say(...lines)
-      if (chosen === undefined && !yes) await ask(question)
-      const at = `${resourcePath(resource.resource_id)}/${path}/approve`
-      expectStatus(await call('POST', at, { digest: chosen ?? digest }, { ifMatch }), 200)
-      say(`approved ${what} as shown`)
-    }
-  },
-})
+    work: ({ digest: chosen, yes }, [name, toolName, ...rest]) => {
+      if (!name || toolName === '' || rest.length > 0 || (verb === 'reject' && toolName === undefined))
+        throw new Error(`name the server, and the tool: ${mcpCommand(`${verb} ${takes}`)}`)
+      return async (call, say) => {
+        const { resource, etag: ifMatch } = await readResourceNamed(call, name)
+        const { path, digest, lines, what, question } = waitingIn(resource, toolName)
+        say(...lines)
+        if (chosen === undefined && !yes) await ask(verb === 'approve' ? question : `Reject ${what}?`)
+        const at = `${resourcePath(resource.resource_id)}/${path}/${verb}`
+        expectStatus(await call('POST', at, { digest: chosen ?? digest }, { ifMatch }), 200)
+        say(verb === 'approve' ? `approved ${what} as shown` : `rejected ${what}: it stays in quarantine`)
+      }
+    },
+  })
+
+export const approveCommand = decidingCommand(
+  'approve',
+  'NAME [TOOL]',
+  'show all that is waiting, and how it differs, ask, and approve exactly that; without TOOL, what the server says about itself',
+)
+
+export const rejectCommand = decidingCommand(
+  'reject',
+  'NAME TOOL',
+  'show a waiting tool, ask, and reject it: it asks again only with another definition',
+)
 
 interface ApprovalPrompt {
   /** Relative to that of the resource. */

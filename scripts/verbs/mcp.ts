@@ -4,7 +4,7 @@ import { jsonLines } from '../admin/printable.ts'
 import { type AdminSubcommand, type PrintLines, subcommandOf } from '../admin/subcommand.ts'
 import { verbGroup } from '../admin/subcommands.ts'
 import { addCommand } from '../mcp/add.ts'
-import { approveCommand } from '../mcp/approve.ts'
+import { approveCommand, rejectCommand } from '../mcp/approve.ts'
 import { bindCommand, unbindCommand } from '../mcp/bind.ts'
 import {
   pendingServerLines,
@@ -63,6 +63,7 @@ const SUBCOMMANDS: Readonly<Record<string, AdminSubcommand>> = {
   show,
   refresh: onServer('refresh', 'read its tools again', refresh),
   approve: approveCommand,
+  reject: rejectCommand,
   bind: bindCommand,
   unbind: unbindCommand,
   disable: onServer(

@@ -1,9 +1,11 @@
+import { listCapabilitySets } from '../../../db/principals/sets.ts'
 import { OPERATOR_SETS } from '../../../plugins/operators/capabilities.ts'
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { capabilityToEnroll } from '../../admin/operation/kinds.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import { endsSoon } from '../../admin/principals/ending.ts'
+import { hasDrifted } from '../../admin/principals/list.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import type { DashboardPage } from '../frame/frame.ts'
 import {
@@ -33,6 +35,9 @@ export const listPage =
     const [q, cursor] = [asked.get('q')?.trim() ?? '', asked.get('cursor')]
     const query = { limit: '100', ...(q !== '' && { q }), ...(cursor !== null && { cursor }) }
     const { list, next } = await listOf(dashboard, plural, query, facts)
+    const named = list.some((one) => one.capability_set !== null)
+    const sets = named ? await listCapabilitySets(dashboard.context.database) : []
+    const templates = new Map(sets.map(({ name, capabilities }) => [name, capabilities]))
     const enroll = capabilityToEnroll(kind)
     const older = next?.cursor
     return {
@@ -41,7 +46,7 @@ export const listPage =
       body: html`<form class="search" role="search" action="/proxy/${plural}"><input type="search" name="q" value="${q}" aria-label="Search" placeholder="name, cap:llm.chat, expires:30d, unused:30d, denied:today, is:keyless, label:team=red" data-key="/"><button>Search</button></form>
 ${dataTable(
   ['Name', 'Holds', 'Certificate', 'Last seen', ''],
-  list.map((one) => lineOf(plural, one, facts.at)),
+  list.map((one) => lineOf(plural, one, { at: facts.at, templates })),
   q === ''
     ? html`<p>There are no ${plural} yet.</p><p>Enroll one below${commandHint(plural)}.</p>`
     : html`<p>No ${kind.type} matches <code>${q}</code>. <a href="/proxy/${plural}">All ${plural}</a></p>`,
@@ -88,10 +93,20 @@ async function listOf(
 export const idIn = ({ agent_id: agent, principal_id: other }: ReadonlyPrincipalView): string =>
   agent ?? other ?? ''
 
-const lineOf = (plural: PrincipalPlural, one: ReadonlyPrincipalView, at: number): HtmlFragment =>
+interface ListGround {
+  readonly at: number
+  /** The capabilities of the named sets. */
+  readonly templates: ReadonlyMap<string, readonly string[]>
+}
+
+const lineOf = (
+  plural: PrincipalPlural,
+  one: ReadonlyPrincipalView,
+  { at, templates }: ListGround,
+): HtmlFragment =>
   html`<tr${one.is_active ? EMPTY_HTML : html` class="off"`}><td><a class="row" href="${pathOf(plural, idIn(one))}">${one.display_name || one.name}</a>${
     one.display_name ? html` <span class="faint">${one.name}</span>` : EMPTY_HTML
-  } <span class="faint">${[...labelTexts(one.labels), one.capability_set ?? ''].join(' ').trim()}</span></td><td>${capabilityTokens(one.capabilities.slice(0, 6))}${one.capabilities.length > 6 ? html`<span class="faint">and ${String(one.capabilities.length - 6)} more</span>` : EMPTY_HTML}</td><td>${certificateOf(one, at)}</td><td>${exactTime(one.last_seen_at, at)}</td><td>${joinHtml(badgesOf(one, at))}</td></tr>`
+  } <span class="faint">${[...labelTexts(one.labels), one.capability_set ?? ''].join(' ').trim()}</span></td><td>${capabilityTokens(one.capabilities.slice(0, 6))}${one.capabilities.length > 6 ? html`<span class="faint">and ${String(one.capabilities.length - 6)} more</span>` : EMPTY_HTML}</td><td>${certificateOf(one, at)}</td><td>${exactTime(one.last_seen_at, at)}</td><td>${joinHtml(badgesOf(one, { at, templates }))}</td></tr>`
 
 function certificateOf(
   { cert_not_after: end, previous_cert_until: before }: ReadonlyPrincipalView,
@@ -104,12 +119,13 @@ function certificateOf(
 }
 
 /** Only unusual states. */
-function badgesOf(one: ReadonlyPrincipalView, at: number): readonly HtmlFragment[] {
+function badgesOf(one: ReadonlyPrincipalView, { at, templates }: ListGround): readonly HtmlFragment[] {
   const badge = (text: string, kind = 'warn'): HtmlFragment =>
     html`<span class="badge ${kind}">${text}</span> `
   return [
     ...(one.is_active ? [] : [badge('inactive', 'off')]),
     ...(one.capabilities.length === 0 ? [badge('no capabilities', 'off')] : []),
+    ...(hasDrifted(one.capabilities, templates.get(one.capability_set ?? '')) ? [badge('drifted')] : []),
     ...(endsSoon(one.cert_not_after, at) ? [badge('expires soon')] : []),
     ...(one.principal_type !== 'operator' && one.dpop_jkt === null ? [badge('no proof key', 'off')] : []),
   ]

@@ -135,6 +135,7 @@ await t.test(
 
     await admin('PATCH', '/v1/admin/agents/acme::bot/capabilities', { capabilities: ['x'] })
     t.match(await page(SETS), 'href="/proxy/agents?q=set%3Areader%20is%3Adrifted">1 agent')
+    t.equal((await page('/proxy/agents')).match(/>drifted</g)?.length, 1)
     const DRIFTED = '/proxy/agents?q=set%3Areader+is%3Adrifted'
     const again = await press(jar, await page(DRIFTED), 'Show what would change', give)
     t.equal((await press(jar, again.text, /^Change 1 agent/)).status, 303)

@@ -52,6 +52,10 @@ await t.test(
       code: 1,
       err: /^sallyport: digest: /,
     })
+    t.match(await mcp('reject', 'files', '--yes'), { code: 1, err: /name the server, and the tool/ })
+    const rejected = await mcp('reject', 'files', 'read', '--digest', first)
+    t.match(rejected, { code: 0, out: /evil[\s\S]*rejected read of files: it stays in quarantine\n$/ })
+    t.match(await mcp('reject', 'files', 'read', '--yes'), { code: 1, err: /is rejected already/ })
     server.list([tool('read', 'Reads a file, and says so.')])
     await mcp('refresh', 'files')
     t.match(await mcp('approve', 'files', 'read', '--digest', first), {

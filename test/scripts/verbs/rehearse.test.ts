@@ -51,6 +51,21 @@ await t.test(
       ],
     ] as const)
       t.match(await rehearse(...args), { code: 2, err })
+    const sets = (...args: string[]) => sallyport(['sets', ...args], env)
+    t.match(await sets('put', 'reader', '--caps', 'llm.chat'), { code: 0, out: 'reader = llm.chat\n' })
+    t.match(await sets('list'), { code: 0, out: /^reader +nobody +nobody +llm\.chat$/m })
+    t.match(await sets('delete', 'reader'), { code: 0, out: 'reader is deleted\n' })
+    t.match(await sets('delete', 'reader'), { code: 1, err: /no set with the name reader/ })
+    const providers = await sallyport(['providers', 'list'], env)
+    t.match(providers, { code: 0, out: /^openai +set +answers since 20\S+ +3 +0 +\d+ ms$/m })
+    t.match(await sallyport(['providers', 'try', 'nobody'], env), {
+      code: 1,
+      err: /No provider of this name/,
+    })
+    const whatIf = (...args: string[]) => sallyport(['what-if', 'acme::bot', ...args], env)
+    t.match(await whatIf('--model', 'gpt-5'), { code: 0, out: /^it would be let through, to openai$/m })
+    t.match(await whatIf('--tool', 'files.read'), { code: 1, out: /^it would be refused: \w+: /m })
+    t.match(await whatIf(), { code: 1, err: /give --model or --tool/ })
     const usage = await sallyport(['usage', 'acme::bot'], env)
     t.match(usage, { code: 0, out: /^acme::bot: 3 decisions since / })
     t.match(usage.out, /^llm\.chat +held +3 +0 +20\S+ +\S+$/m)
