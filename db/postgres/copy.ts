@@ -9,8 +9,8 @@ import { SQLITE_MIGRATIONS } from '../sqlite/migrations.ts'
 import { timestamp } from '../support/statement.ts'
 import { writingClient } from './connection.ts'
 import { openPostgresDatabase } from './database.ts'
+import { storeRowsQuery, storesColumns } from './ledger/columns.ts'
 import { placedPages } from './ledger/placed-rows.ts'
-import { insertRowsQuery } from './ledger/table.ts'
 import { durabilityProblem } from './ledger/writer.ts'
 
 interface PostgresCopyOptions {
@@ -74,7 +74,7 @@ async function lastCopiedSeq(client: Client, source: SQLite.Database): Promise<n
   if (principals.length + others.length > 0)
     throw new Error('the PostgreSQL database is already in use: copy into an empty one')
   const { rows } = await client.query<{ seq: number; hash: string }>(
-    'select seq, row_hash as hash from audit_rows order by seq desc limit 1',
+    'select seq, row_hash as hash from audit_log order by seq desc limit 1',
   )
   const [last] = rows
   if (!last) return 0
@@ -96,12 +96,13 @@ async function copyLedger(
   const next = source.prepare<[number, number], StoredRow>(
     'select * from audit_log where seq > ? order by seq limit ?',
   )
+  const inColumns = await storesColumns(client)
   const chain = chainVerifier({ tail: from > 0 })
   let last = from
   for (;;) {
     const part = next.all(last, PART)
     for (const row of part) assertSound(chain, row)
-    if (part.length > 0) await client.query(insertRowsQuery(part))
+    if (part.length > 0) await client.query(storeRowsQuery(part, inColumns))
     last = part.at(-1)?.seq ?? last
     onCopied(last, of)
     if (part.length < PART) return last

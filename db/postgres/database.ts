@@ -35,6 +35,7 @@ import {
   trustedCasGeneration,
 } from './generation.ts'
 import { LookupCache } from './kept-lookups.ts'
+import { auditRowColumns } from './ledger/columns.ts'
 import { postgresAuditGuards } from './ledger/guards.ts'
 import { TAKE_EXCLUSIVE_LOCK } from './ledger/locks.ts'
 import { placedPages } from './ledger/placed-rows.ts'
@@ -92,6 +93,7 @@ export const POSTGRES_MIGRATIONS: NamedMigrations = sortedMigrations({
   '0070_audit_tree': auditTree('bytea'),
   '0074_trusted_cas_generation': trustedCasGeneration,
   '0096_audit_parents': auditParents,
+  '0097_audit_columns': auditRowColumns,
 })
 
 export async function openPostgresDatabase(url: string): Promise<Database> {

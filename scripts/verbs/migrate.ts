@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { databaseLocation, databaseMigrationState, openDatabase } from '../../db/engine.ts'
 import { withClient } from '../../db/postgres/connection.ts'
+import { adoptColumns, type ColumnAdoption } from '../../db/postgres/ledger/columns.ts'
 import { makeDataDirectory } from '../../proxy/boot/prepare-directory.ts'
 import { readSettings } from '../../proxy/boot/settings.ts'
 import { verbOf, WrongUsage } from '../command.ts'
@@ -10,6 +11,14 @@ const PENDING = 3
 
 /** The time that the statements after a migration may take: they wait for nobody's rows. ms. */
 const GRANTS_MS = 30_000
+
+const ADOPTION: Readonly<Record<ColumnAdoption, readonly string[]>> = {
+  adopted: ['rows of the ledger are stored in columns from now on'],
+  before: [],
+  waits: [
+    'rows of the ledger keep their former form, because gateways are running: run this again when none is',
+  ],
+}
 
 export const verb = verbOf({
   name: 'sallyport migrate',
@@ -48,6 +57,9 @@ migrates, the others find nothing left to do.`,
     const database = await openDatabase(settings.databaseUrl)
     await database.close()
     says('applied', pending)
+    if (location.engine === 'postgres')
+      for (const line of ADOPTION[await withClient(settings.databaseUrl, GRANTS_MS, adoptColumns)])
+        print(line)
     if (statements !== null)
       await withClient(settings.databaseUrl, GRANTS_MS, (client) => client.query(statements))
     return 0

@@ -54,4 +54,4 @@ t.test('D-17 of 100 identical proofs at once', { skip: skipWithoutHaproxy }, asy
   t.ok((await openCalls(stage, 0)).length <= KILLS)
 })
 
-const ALLOWED = `select count(*)::int as count from audit_rows where status = 'allowed' and leaf like $1`
+const ALLOWED = `select count(*)::int as count from audit_log where status = 'allowed' and leaf like $1`

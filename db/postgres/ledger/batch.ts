@@ -1,14 +1,14 @@
 import { hash } from 'node:crypto'
 import { type Client, DatabaseError } from 'pg'
-import type { RowDraft } from '../../ledger/record/draft.ts'
+import { leafDetailOf, type RowDraft } from '../../ledger/record/draft.ts'
 import { CommitInDoubt } from '../../ledger/record/entry.ts'
-import { assembleLeaf, GENESIS_HASH, hashOf } from '../../ledger/record/leaf.ts'
+import { assembleLeaf, GENESIS_HASH, hashOf, type StoredRow } from '../../ledger/record/leaf.ts'
 import type { LedgerWork, WorkResult } from '../../ledger/record/writer.ts'
 import { messageOf } from '../../support/error-message.ts'
 import type { LedgerStatement, RowAssertion } from '../../support/statement.ts'
 import { ClaimAllocator, deleteClaims, insertClaims } from './claims.ts'
+import { storeRowsQuery } from './columns.ts'
 import { BEGIN_CHANGES, BEGIN_DECISIONS } from './locks.ts'
-import { insertRowsQuery, type PostgresLedgerRow } from './table.ts'
 
 /**
  * Why a unit's statement was refused; null if the error is the whole batch's. By the classes of PostgreSQL's
@@ -72,7 +72,7 @@ export const EMPTY_CHAIN: ChainTip = { seq: 0, hash: GENESIS_HASH }
 
 export interface PreparedBatch {
   readonly results: readonly WorkResult[]
-  readonly rows: readonly PostgresLedgerRow[]
+  readonly rows: readonly StoredRow[]
   readonly tip: ChainTip
 }
 
@@ -91,7 +91,7 @@ export async function prepareBatch(
   const begin = client.query(batch.some(changes) ? BEGIN_CHANGES : BEGIN_DECISIONS)
   await Promise.all([begin, judge(client, first, refused)])
   for (const run of later) await judge(client, run, refused)
-  const rows: PostgresLedgerRow[] = []
+  const rows: StoredRow[] = []
   let tip = head
   const results = batch.map((work): WorkResult => {
     const no = refused.get(work)
@@ -117,9 +117,10 @@ export class BrokenChainError extends Error {}
 export async function storeBatch(
   client: Client,
   stream: string,
-  rows: readonly PostgresLedgerRow[],
+  rows: readonly StoredRow[],
+  inColumns: boolean,
 ): Promise<void> {
-  const inserting = rows.length > 0 ? client.query(insertRowsQuery(rows)) : null
+  const inserting = rows.length > 0 ? client.query(storeRowsQuery(rows, inColumns)) : null
   const [inserted, committed] = await Promise.allSettled([inserting, client.query('commit')])
   // A transaction in which a statement has failed is rolled back by its commit.
   if (inserted.status === 'rejected' && inserted.reason instanceof DatabaseError)
@@ -224,14 +225,16 @@ async function firstRefused(
   return null
 }
 
-function rowOf(
-  stream: string,
-  draft: RowDraft,
-  { seq: before, hash: prevHash }: ChainTip,
-): PostgresLedgerRow {
+function rowOf(stream: string, draft: RowDraft, { seq: before, hash: prevHash }: ChainTip): StoredRow {
   const seq = before + 1
   const leaf = assembleLeaf(draft, prevHash, seq)
-  const { recorded_at, request_id, principal_id, action, status } = draft
-  const beside = { recorded_at, request_id, principal_id, action, status }
-  return { stream, seq, ...beside, prev_hash: prevHash, row_hash: hashOf(leaf), leaf }
+  return {
+    ...draft,
+    detail: leafDetailOf(leaf),
+    stream,
+    seq,
+    prev_hash: prevHash,
+    row_hash: hashOf(leaf),
+    leaf,
+  }
 }

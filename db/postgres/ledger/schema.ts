@@ -1,5 +1,11 @@
 import type { Client, Pool } from 'pg'
-import { GUARD_FUNCTIONS, GUARD_TRIGGERS } from './guards.ts'
+import {
+  CHECKPOINTS_OF_COLUMNS,
+  CHECKPOINTS_TRIGGER,
+  GUARD_FUNCTIONS,
+  GUARD_TRIGGERS,
+  NEXT_OF_EITHER_FORM,
+} from './guards.ts'
 
 /**
  * Names the audit tables' guards that are missing, changed, switched off or too many; null if all is well
@@ -14,11 +20,17 @@ export async function postgresSchemaProblem(client: Client | Pool): Promise<stri
       `A ${GUARD_FUNCTIONS[function_] ?? ''}`,
     ]),
   ).set(PLACE, 'a given once')
+  // Rows are stored in columns (columns.ts), by both of these or by none.
+  if (found.has(CHECKPOINTS_TRIGGER) || found.get('audit_rows_insert') === NEXT_GUARD)
+    expected.set('audit_rows_insert', NEXT_GUARD).set(CHECKPOINTS_TRIGGER, `O ${CHECKPOINTS_OF_COLUMNS}`)
   const names = [...new Set([...expected.keys(), ...found.keys()])].sort()
   const odd = names.filter((name) => expected.get(name) !== found.get(name))
   if (odd.length === 0) return null
   return `the guards of the audit tables are not as this version makes them: ${odd.map((name) => verdict(name, expected, found)).join(', ')}`
 }
+
+// With what it is planned by.
+const NEXT_GUARD = `A ${NEXT_OF_EITHER_FORM} plan_cache_mode=force_generic_plan enable_seqscan=off`
 
 const PLACE = 'column place'
 
@@ -36,9 +48,10 @@ interface GuardDefinition {
   readonly body: string
 }
 
-const FOUND = `select t.tgname as name, t.tgenabled as enabled, p.prosrc as body
+const FOUND = `select t.tgname as name, t.tgenabled as enabled, p.prosrc || coalesce(' ' || array_to_string(p.proconfig, ' '), '') as body
 from pg_trigger t join pg_proc p on p.oid = t.tgfoid
-where t.tgrelid = 'audit_rows'::regclass and not t.tgisinternal
+where not t.tgisinternal and (t.tgrelid = 'audit_rows'::regclass
+  or t.tgrelid = to_regclass('audit_checkpoints') and t.tgname = '${CHECKPOINTS_TRIGGER}')
 union all
 select r.rulename, r.ev_enabled, pg_get_ruledef(r.oid) from pg_rewrite r where r.ev_class = 'audit_rows'::regclass
 union all

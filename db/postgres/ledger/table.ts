@@ -52,18 +52,18 @@ export const POSTGRES_STORED_COLUMNS = [
 ]
 
 /** The members of a leaf that are texts. Of type json, not jsonb, which would not keep a leaf's bytes. */
-const TEXTS = [
+export const TEXT_COLUMNS = [
   ...['principal_type', 'tool', 'model', 'provider', 'cert_thumbprint', 'dpop_jkt'],
-  ...['config_digest', 'version'],
+  ...['config_digest', 'version', 'detail'],
 ]
 
-const memberOf = (name: string, arrow: string): string =>
-  `(leaf::json ${arrow} '${name}')::text collate "C" as ${name}`
+/** SQL of a member that is read from the leaf. */
+export const memberOf = (name: string): string => `leaf::json ${name === 'detail' ? '->' : '->>'} '${name}'`
 
-export const TEXT_COLUMNS = [...TEXTS.map((name) => memberOf(name, '->>')), memberOf('detail', '->')]
+const MEMBERS = TEXT_COLUMNS.map((name) => `(${memberOf(name)})::text collate "C" as ${name}`)
 
 const VIEW = `create view audit_log as select ${POSTGRES_STORED_COLUMNS.join(', ')},
-  ${TEXT_COLUMNS.join(',\n  ')}
+  ${MEMBERS.join(',\n  ')}
 from audit_rows`
 
 export type PostgresLedgerRow = Pick<StoredRow, (typeof POSTGRES_STORED_COLUMNS)[number]>
@@ -93,7 +93,7 @@ const STATEMENTS = [
   'alter table audit_rows add column place bigint generated always as identity',
   'create unique index audit_rows_place on audit_rows (place)',
   `create or replace view audit_log as select ${POSTGRES_STORED_COLUMNS.join(', ')},
-  ${TEXT_COLUMNS.join(',\n  ')}, place
+  ${MEMBERS.join(',\n  ')}, place
 from audit_rows`,
   // From now on each row must also have a later place than the one before it in its stream.
   `create or replace function audit_rows_only_the_next() returns trigger language plpgsql as $$${GUARD_FUNCTIONS.audit_rows_only_the_next}$$`,

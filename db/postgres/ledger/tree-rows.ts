@@ -50,7 +50,7 @@ export const postgresTreeRows = (db: TreeRowsDatabase): TreeRows => {
     },
     ofRequest: async (requestId) => {
       const { rows } = await sql<PlacedLeaf>`
-        select place, stream, seq, principal_id, leaf from audit_rows
+        select place, stream, seq, principal_id, leaf from audit_log
         where request_id = ${requestId} order by place limit ${sql.lit(MAX_ROWS_PER_REQUEST)}`.execute(db)
       return rows
     },
@@ -61,7 +61,7 @@ export const postgresTreeRows = (db: TreeRowsDatabase): TreeRows => {
     },
     leaves: async (after, skip, most) => {
       const { rows } = await sql<{ leaf: string }>`
-        select leaf from audit_rows where place > ${after} order by place offset ${skip} limit ${most}`.execute(
+        select leaf from audit_log where place > ${after} order by place offset ${skip} limit ${most}`.execute(
         db,
       )
       return rows.map(({ leaf }) => leaf)
@@ -86,7 +86,7 @@ const NOTHING_AFTER = (place: number) => ({ hashes: Buffer.alloc(0), place })
 async function leafHashes(db: TreeRowsDatabase, after: number, until: number, most: number) {
   const { rows } = await sql<{ place: number | null; hashes: Buffer | null }>`
     select max(place) as place, string_agg(sha256('\\x00'::bytea || convert_to(leaf, 'UTF8')), '' order by place) as hashes
-    from (select place, leaf from audit_rows where place > ${after} and place <= ${until}
+    from (select place, leaf from audit_log where place > ${after} and place <= ${until}
       order by place limit ${most}) as portion`.execute(db)
   const [{ place, hashes } = { place: null, hashes: null }] = rows
   return { hashes: hashes ?? Buffer.alloc(0), place: place ?? after }

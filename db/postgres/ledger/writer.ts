@@ -16,6 +16,7 @@ import {
   prepareBatch,
   storeBatch,
 } from './batch.ts'
+import { storesColumns } from './columns.ts'
 import {
   LOCK_HOLDERS,
   STREAM_CLASS,
@@ -103,6 +104,7 @@ class StreamWriter implements LedgerWriter {
   #doubt: ChainTip | null = null
   readonly #open = new OpenCalls()
   #closed = false
+  #inColumns = false
 
   constructor(url: string, stream: string) {
     this.#url = url
@@ -132,7 +134,7 @@ class StreamWriter implements LedgerWriter {
     let prepared: PreparedBatch | null = null
     try {
       prepared = await prepareBatch(client, this.stream, this.#head, batch)
-      await storeBatch(client, this.stream, prepared.rows)
+      await storeBatch(client, this.stream, prepared.rows, this.#inColumns)
     } catch (error) {
       this.#open.lose(batch)
       if (prepared && error instanceof CommitInDoubt) return this.#resolve(client, prepared, error, from)
@@ -225,6 +227,7 @@ class StreamWriter implements LedgerWriter {
   async #take(client: Client): Promise<void> {
     const problem = (await durabilityProblem(client)) ?? (await postgresSchemaProblem(client))
     if (problem !== null) throw new Error(problem)
+    this.#inColumns = await storesColumns(client)
     const lock = [STREAM_CLASS, streamKey(this.stream)]
     // The session before, if the server has not noticed that its connection is gone.
     await client.query(TERMINATE_LOCK_HOLDER, lock)
@@ -289,7 +292,7 @@ class OpenCalls {
 const CLOSE =
   'update audit_streams set closed_at = $1 where stream = $2 and recovered = 0 and closed_at is null'
 
-const LAST = 'select seq, row_hash as hash from audit_rows where stream = $1 order by seq desc limit 1'
+const LAST = 'select seq, row_hash as hash from audit_log where stream = $1 order by seq desc limit 1'
 
 const REOPEN =
   'update audit_streams set closed_at = null, recovered = 0 where stream = $1 and (recovered > 0 or closed_at is not null)'

@@ -47,7 +47,7 @@ async function* walkOverAll(
 ): AsyncGenerator<WalkedPart> {
   const span = (from: number) =>
     client.query<WalkedLeaf>(
-      `select leaf from audit_rows
+      `select leaf from audit_log
       where place > $1 and place <= $2 and ((${decisions('$3', '$4')}) or ${RARE_ACTION_SQL}) order by place`,
       [from, Math.min(from + SPAN, last), since, until],
     )
@@ -74,9 +74,9 @@ async function* walkAbout(
   await client.query('begin')
   await client.query(
     `declare walk no scroll cursor for
-    select place, leaf from audit_rows where ${changes} and place <= $1
+    select place, leaf from audit_log where ${changes} and place <= $1
     union all
-    select place, leaf from audit_rows
+    select place, leaf from audit_log
     where principal_id = any($2) and (${decisions('$3', '$4')}) and not (${CHANGING_ROWS_SQL}) and place <= $1
     order by place`,
     [last, principals, since, until, principals.map(subjectText)],

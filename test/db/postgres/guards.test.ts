@@ -1,11 +1,14 @@
 import t from 'tap'
 import { openDatabase } from '../../../db/engine.ts'
 import { openLedger } from '../../../db/ledger/record/ledger.ts'
+import { GUARD_FUNCTIONS } from '../../../db/postgres/ledger/guards.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'
 import { raw, replica } from '../../support/db/postgres/replica.ts'
 import { entry, VERSION } from '../../support/db/scratch-ledger.ts'
 
 const server = await cluster()
+
+const COLUMNS = 'recorded_at, request_id, principal_id, action, status, model, detail, config_digest, version'
 
 const REFUSED: readonly (readonly [string, RegExp])[] = [
   ["update audit_rows set status = 'denied'", /append-only/],
@@ -14,35 +17,70 @@ const REFUSED: readonly (readonly [string, RegExp])[] = [
   ["set session_replication_role = replica; update audit_rows set status = 'denied'", /append-only/],
   ['set session_replication_role = replica; delete from audit_rows', /append-only/],
   [
-    "insert into audit_rows select stream, 9, recorded_at, request_id, principal_id, action, status, row_hash, row_hash || 'x', leaf from audit_rows",
+    "insert into audit_rows select stream, 9, recorded_at, request_id, principal_id, action, status, row_hash, row_hash || 'x', leaf from audit_log",
     /only the next row/,
   ],
   [
-    "insert into audit_rows select 'another', 2, recorded_at, request_id, principal_id, action, status, row_hash, row_hash || 'x', leaf from audit_rows",
+    "insert into audit_rows select 'another', 2, recorded_at, request_id, principal_id, action, status, row_hash, row_hash || 'x', leaf from audit_log",
     /only the next row/,
   ],
   [
-    "insert into audit_rows select 'another', 1, recorded_at, request_id, principal_id, action, status, row_hash, row_hash, leaf from audit_rows",
+    "insert into audit_rows select 'another', 1, recorded_at, request_id, principal_id, action, status, row_hash, row_hash, leaf from audit_log",
     /only the next row/,
   ],
   [
-    'insert into audit_rows select stream, seq, recorded_at, request_id, principal_id, action, status, prev_hash, row_hash, leaf from audit_rows',
+    'insert into audit_rows select stream, seq, recorded_at, request_id, principal_id, action, status, prev_hash, row_hash, leaf from audit_log',
     /audit_rows_pk/,
   ],
   [
-    'insert into audit_rows select stream, seq + n, recorded_at, request_id, principal_id, action, status, row_hash, row_hash || n, replace(leaf, prev_hash, row_hash) from audit_rows, generate_series(1, 2) n',
+    'insert into audit_rows select stream, seq + n, recorded_at, request_id, principal_id, action, status, row_hash, row_hash || n, replace(leaf, prev_hash, row_hash) from audit_log, generate_series(1, 2) n',
     /only the next row/,
   ],
   [
-    "insert into audit_rows select stream, seq, recorded_at, request_id, principal_id, action, 'denied', prev_hash, row_hash, leaf from audit_rows on conflict (stream, seq) do update set status = 'denied'",
+    "insert into audit_rows select stream, seq, recorded_at, request_id, principal_id, action, 'denied', prev_hash, row_hash, leaf from audit_log on conflict (stream, seq) do update set status = 'denied'",
     /append-only/,
   ],
   [
     "merge into audit_rows r using (select 1) s on true when matched then update set status = 'denied'",
     /append-only/,
   ],
+  ...[
+    [`stream, 9, prev_sha256, row_sha256`, ''],
+    [`stream, 2, prev_sha256, row_sha256`, ''],
+    [`stream, 3, row_sha256, row_sha256`, ''],
+    [`'another', 1, row_sha256, row_sha256`, ''],
+    [`'another', 2, row_sha256, row_sha256`, ''],
+    [`'another', 1, prev_sha256, row_sha256 || 'x'`, ''],
+    [`stream, seq + n, row_sha256, sha256(n::text::bytea)`, ', generate_series(1, 2) n'],
+    [`'another', 1, null, row_sha256`, ''],
+    [`'another', 1, prev_sha256, null`, ''],
+  ].map(
+    ([place, more]) =>
+      [
+        `insert into audit_rows (${COLUMNS}, stream, seq, prev_sha256, row_sha256) select ${COLUMNS}, ${place} from audit_rows${more}`,
+        /only the next row/,
+      ] as const,
+  ),
   [
-    "insert into audit_rows select 'another', 1, recorded_at, request_id, principal_id, action, status, prev_hash, row_hash, 'no json' from audit_rows",
+    `insert into audit_rows (${COLUMNS}, stream, seq, prev_sha256, row_sha256) select ${COLUMNS}, stream, seq, prev_sha256, row_sha256 from audit_rows`,
+    /audit_rows_pk/,
+  ],
+  [
+    `insert into audit_rows (${COLUMNS}, stream, seq, prev_sha256, row_sha256, leaf, prev_hash, row_hash) select ${COLUMNS.split(
+      ', ',
+    )
+      .map((name) => `r.${name}`)
+      .join(
+        ', ',
+      )}, 'another', 1, r.prev_sha256, r.row_sha256, l.leaf, l.prev_hash, l.row_hash from audit_rows r, audit_log l`,
+    /only the next row/,
+  ],
+  [
+    `insert into audit_rows (stream, seq, recorded_at, action, status, version, config_digest, prev_sha256, row_sha256, detail) select 'another', 1, recorded_at, action, status, version, config_digest, prev_sha256, row_sha256, 'no json' from audit_rows`,
+    /json/,
+  ],
+  [
+    "insert into audit_rows select 'another', 1, recorded_at, request_id, principal_id, action, status, prev_hash, row_hash, 'no json' from audit_log",
     /json/,
   ],
 ]
@@ -58,6 +96,16 @@ for (const [statement, why] of REFUSED) {
 }
 
 const TAMPERED: readonly (readonly [string, RegExp])[] = [
+  ['drop trigger audit_checkpoints_insert on audit_checkpoints', /audit_checkpoints_insert is missing/],
+  [
+    'alter table audit_checkpoints disable trigger audit_checkpoints_insert',
+    /audit_checkpoints_insert was changed or switched off/,
+  ],
+  ['alter function audit_rows_only_the_next() set search_path = elsewhere', /audit_rows_insert was changed/],
+  [
+    `create or replace function audit_rows_only_the_next() returns trigger language plpgsql as $$${GUARD_FUNCTIONS.audit_rows_only_the_next}$$`,
+    /audit_rows_insert was changed/,
+  ],
   ['drop trigger audit_rows_delete on audit_rows', /audit_rows_delete is missing/],
   [
     'alter table audit_rows disable trigger audit_rows_update',

@@ -127,7 +127,7 @@ for (const [which, { rows, versions, code }] of Object.entries(DEPLOYMENTS)) {
       t.same(await verified(url), before)
       const { rows: copied } = await raw(
         url,
-        `select count(*)::int from audit_rows group by leaf::json ->> 'v' order by leaf::json ->> 'v'`,
+        `select count(*)::int from audit_log group by leaf::json ->> 'v' order by leaf::json ->> 'v'`,
       )
       t.same(
         copied.map(({ count }) => count),

@@ -31,6 +31,22 @@ t.test('a gateway writes as a role that owns nothing', async (t) => {
   t.same(await ledger.recover(AT, 'cd'.repeat(32)), 0)
 })
 
+t.test('a role that was not given the columns of rows yet keeps a leaf in each', async (t) => {
+  const hasLeaf = async () => {
+    const { ledger } = await replica(t, gateway)
+    const [sealed] = await ledger.commit({ entries: [entry()] })
+    const { rows } = await raw(url, 'select leaf is not null as has from audit_rows where stream = $1', [
+      sealed?.stream,
+    ])
+    return rows[0].has
+  }
+  t.equal(await hasLeaf(), false)
+  await raw(owner, 'revoke insert (row_sha256) on audit_rows from sallyport_gateway')
+  t.equal(await hasLeaf(), true)
+  await raw(owner, sql('grants.sql'))
+  t.equal(await hasLeaf(), false)
+})
+
 const REFUSED = [
   "update audit_rows set status = 'denied'",
   'delete from audit_rows',

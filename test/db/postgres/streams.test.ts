@@ -1,16 +1,21 @@
 import { hash } from 'node:crypto'
+import fc from 'fast-check'
 import { Client } from 'pg'
 import t from 'tap'
 import { openDatabase } from '../../../db/engine.ts'
 import { verifyDatabase } from '../../../db/ledger/read/read.ts'
+import { draftOf } from '../../../db/ledger/record/draft.ts'
 import type { SealedRow } from '../../../db/ledger/record/entry.ts'
+import { assembleLeaf, GENESIS_HASH, hashOf } from '../../../db/ledger/record/leaf.ts'
 import { openLedger } from '../../../db/ledger/record/ledger.ts'
+import { leafHash } from '../../../db/ledger/tree/hashes.ts'
 import { POSTGRES_MIGRATIONS } from '../../../db/postgres/database.ts'
 import { AbandonedStreams } from '../../../db/postgres/ledger/unfinished.ts'
 import { clockProblem } from '../../../db/postgres/ledger/writer.ts'
 import { authorityUnchanged } from '../../../db/principals/pins.ts'
 import { insertPrincipal, setActive } from '../../../db/principals/write.ts'
 import { claimOnce } from '../../../db/single-uses.ts'
+import { anyEntry } from '../../support/db/any-entry.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'
 import { type Replica, raw, replica } from '../../support/db/postgres/replica.ts'
 import { AT, entry, VERSION } from '../../support/db/scratch-ledger.ts'
@@ -196,5 +201,43 @@ t.test(
     for (const ms of [0, 200_000, -200_000]) t.equal(await off(ms), null, `${ms} ms`)
     t.match(await off(300_000), /is 300 s ahead of the database's: set both by a time service/)
     t.match(await off(-86_400_000), /is 86400 s behind the database's/)
+  },
+)
+
+t.test(
+  'docs/ledger.md#table: a row without a leaf gives the bytes that were hashed, whatever it says',
+  async (t) => {
+    const url = await server.fresh()
+    const { database, ledger } = await replica(t, url)
+    const of = fc.tuple(anyEntry, fc.boolean()).map(([made, isCommon]) => ({
+      ...made,
+      // Others keep their leaf: they are no hashes.
+      ...(isCommon && {
+        config_digest: 'cd'.repeat(32),
+        cert_thumbprint: made.tool === null ? null : 'ab'.repeat(32),
+      }),
+    }))
+    const entries = fc.sample(of, 600)
+    const sealed: SealedRow[] = []
+    for (const made of entries) sealed.push(...(await ledger.commit({ entries: [made] })))
+    const stream = sealed[0]?.stream ?? ''
+    let previous = GENESIS_HASH
+    const leaves = entries.map((made, index) => {
+      const leaf = assembleLeaf(draftOf(made, { stream, version: VERSION }), previous, index + 1)
+      previous = hashOf(leaf)
+      return leaf
+    })
+    t.same(
+      sealed.map(({ hash }) => hash),
+      leaves.map(hashOf),
+    )
+    t.same(await database.treeRows.leaves(0, 0, 600), leaves)
+    const { hashes } = await database.treeRows.hashes(0, 600)
+    t.ok(hashes.equals(Buffer.concat(leaves.map(leafHash))), 'hashed where the rows are, too')
+    const { rows } = await raw(
+      url,
+      'select count(*) filter (where leaf is null)::int as columns from audit_rows',
+    )
+    t.ok(rows[0].columns > 100 && rows[0].columns < 600, `${rows[0].columns} are stored in columns`)
   },
 )

@@ -3,8 +3,9 @@ import { Agent } from 'node:https'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
+import { started as startRow } from '../../support/db/history.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'
-import { raw } from '../../support/db/postgres/replica.ts'
+import { raw, replica } from '../../support/db/postgres/replica.ts'
 import { earlierVersion, withoutCommit } from '../../support/earlier-version.ts'
 import { ADMIN_SECRET, type Answered, agentOf, ask, type Identity } from '../../support/gateway.ts'
 import { environment, startProcess } from '../../support/process.ts'
@@ -17,6 +18,9 @@ const BEFORE = '88b446548a1f3da3a127acff65d07d6c7df0e5e1'
 const CHAT = { model: 'gpt-test', messages: [] }
 /** Within what time a gateway serves again whose sessions were ended. ms. */
 const BACK_MS = 30_000
+
+const SIGNED_AS_BEFORE =
+  'insert into audit_checkpoints select tree, size + 1, place + 1, root, signed_at, signatures from audit_checkpoints limit 1'
 
 /** A gateway of either version. */
 interface Version {
@@ -112,6 +116,12 @@ t.test(
       fates.filter((fate) => !['200', '403', '412', '503 overloaded'].includes(fate)),
       [],
     )
+    const migrate = () =>
+      sallyport(['migrate', 'up'], { MCP_PROXY_DATABASE_URL: url, MCP_PROXY_DATA_DIR: t.testdirName })
+    const inColumns = async () =>
+      (await raw(url, 'select count(*)::int as count from audit_rows where leaf is null')).rows[0].count
+    t.match(await migrate(), { code: 0, out: /keep their former form, because gateways are running/ })
+    t.equal(await inColumns(), 0, 'no row is there that the version before could not read')
     await earlier.stop()
     await present.stop()
     t.match(
@@ -136,6 +146,14 @@ t.test(
       url,
     ]).catch((error: { stdout: string; stderr: string }) => error)
     t.match(theirs.stdout + theirs.stderr, added[0].count > 0 ? /whole: |newer version/ : /whole: /)
+
+    t.match(await migrate(), { code: 0, out: /are stored in columns from now on/ })
+    t.match(await migrate(), { code: 0, out: '' })
+    const { ledger } = await replica(t, url)
+    await ledger.commit({ entries: [startRow] })
+    t.equal(await inColumns(), 1)
+    await t.rejects(raw(url, SIGNED_AS_BEFORE), /a gateway of an earlier version/)
+    t.match(await sallyport(['verify', url]), { code: 0, out: /^whole: / }, 'and so do rows of both forms')
   },
 )
 

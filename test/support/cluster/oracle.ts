@@ -29,7 +29,7 @@ export const openCalls = (stage: Stage<Door>, patienceMs: number): Promise<reado
     patienceMs,
   )
 
-const OPEN = `select stream, seq, request_id, leaf::json ->> 'model' as model from audit_rows decision
+const OPEN = `select stream, seq, request_id, model from audit_log decision
   where status = 'allowed' and request_id is not null and not exists (select from audit_rows outcome
     where outcome.request_id = decision.request_id and outcome.status in ('success', 'error', 'truncated', 'unknown'))`
 

@@ -165,7 +165,7 @@ const RECENT_MS = 60_000
 /** The time that the provider looks for a decision. ms. */
 const LOOK_MS = 500
 
-const DECIDED = `select 1 from audit_rows where status = 'allowed' and leaf like $1 and recorded_at >= $2 limit 1`
+const DECIDED = `select 1 from audit_log where status = 'allowed' and leaf like $1 and recorded_at >= $2 limit 1`
 
 /** Ports that were free a moment ago. */
 async function freePorts(count: number): Promise<readonly number[]> {
