@@ -14,7 +14,7 @@ import { findPeers } from './ground/peers/peers.ts'
 import { openFilesLimit } from './ground/proc.ts'
 import { inScratch } from './ground/scratch.ts'
 import { openGenerator } from './load/generator.ts'
-import { measurePostgres } from './postgres.ts'
+import { measurePostgres, measureServerRoom } from './postgres.ts'
 import { measureRehearsals } from './rehearsals.ts'
 import { report } from './report/report.ts'
 import { type Conditions, medianEs256, medianRows, type Results } from './results.ts'
@@ -89,6 +89,7 @@ async function measure(
     proofs: await measureProofs(bench),
     streams: await measureStreams(bench, options.against),
     postgres: await measurePostgres(bench),
+    postgresRoom: await measureServerRoom(bench),
     callCost: ledger?.call ?? null,
     es256: medianEs256(measured),
     fault: await measureFault(bench),

@@ -1,6 +1,7 @@
 import { openDatabase } from '../../db/engine.ts'
 import type { PostgresKind, PostgresPart } from './alone/ledger-postgres.ts'
-import { measurePostgresPart } from './alone/measure.ts'
+import { measurePostgresPart, measurePostgresRoom } from './alone/measure.ts'
+import type { PostgresRoom } from './alone/room-postgres.ts'
 import { isChosen } from './chosen.ts'
 import type { Bench } from './workbench.ts'
 
@@ -25,6 +26,15 @@ const POINTS: readonly Pick<PostgresPoint, 'kind' | 'processes' | 'committers'>[
 
 /** The time in which every process is under way. ms. */
 const START_MS = 4_000
+
+/** Measures what a call takes of the server of that database; null where the plan names none. */
+export async function measureServerRoom(bench: Bench): Promise<PostgresRoom | null> {
+  const { plan, say } = bench
+  if (plan.postgres === undefined || !isChosen(plan, 'ledger-postgres')) return null
+  const room = await measurePostgresRoom(bench, plan.postgres)
+  say(`ledger-postgres/room: ${Math.round(room.stored)} bytes a call`)
+  return room
+}
 
 /** Measures the ledger on the database that the plan names; nothing where it names none. */
 export async function measurePostgres(bench: Bench): Promise<readonly PostgresPoint[]> {

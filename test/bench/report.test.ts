@@ -43,6 +43,25 @@ const NOTHING: Results = {
   ...{ pairs: [], costs: [], other: null },
 }
 
+t.test('what a call takes of a disk and of a database server is held against its targets', (t) => {
+  const callCost = { calls: 1, decisionUs: 5, storedPerRow: 908, loggedPerRow: 1_900 }
+  const found = targetsOf({
+    ...NOTHING,
+    callCost,
+    postgresRoom: { serverUs: 98, logged: 2_316, stored: 2_100 },
+  })
+  const met = (figure: string): boolean | null | undefined => {
+    const target = found.find((one) => one.figure.startsWith(figure))
+    return target && isMet(target)
+  }
+  t.same(
+    [met('ledger alone, a call on disk, SQLite'), met('ledger alone, a call on disk, PostgreSQL')],
+    [true, false],
+  )
+  t.same([met('ledger alone, a call in the log'), met("ledger alone, PostgreSQL's CPU")], [true, true])
+  t.end()
+})
+
 t.test('a target that was not measured is neither met nor missed', (t) => {
   t.ok(targetsOf(NOTHING).every((target) => isMet(target) === null))
   t.notMatch(report(NOTHING), /\| (yes|NO) \|/)

@@ -1,5 +1,6 @@
 import type { Es256 } from './alone/es256.ts'
 import type { LedgerAlone, LedgerPoint } from './alone/ledger.ts'
+import type { PostgresRoom } from './alone/room-postgres.ts'
 import type { Cost } from './costs.ts'
 import type { Fault } from './fault.ts'
 import type { DashboardPoint } from './filled/dashboard.ts'
@@ -39,6 +40,8 @@ export interface Results {
   readonly ledger: readonly LedgerPoint[]
   /** On PostgreSQL. */
   readonly postgres: readonly PostgresPoint[]
+  /** What a call takes of the server. Absent, or null: it was not measured. */
+  readonly postgresRoom?: PostgresRoom | null
   /** Over a month of calls, on each engine that was asked for. */
   readonly rehearsals: readonly RehearsalPoint[]
   /** On each engine that was asked for. */

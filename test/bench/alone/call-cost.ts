@@ -13,7 +13,7 @@ export interface CallCost {
 const ORIGIN = { stream: 'main', version: 'bench' }
 const CALLS = 20_000
 const CALLERS = 64
-const JUDGING: JudgingRules = {
+export const JUDGING: JudgingRules = {
   configDigest: 'ef'.repeat(32),
   mode: { egress_dpop_mode: 'optional', no_downgrade: false },
   checks: [],

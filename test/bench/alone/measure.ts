@@ -6,6 +6,7 @@ import type { Bench } from '../workbench.ts'
 import type { Es256 } from './es256.ts'
 import type { LedgerAlone } from './ledger.ts'
 import type { PostgresPart } from './ledger-postgres.ts'
+import type { PostgresRoom } from './room-postgres.ts'
 import type { TreeAlone } from './tree.ts'
 
 /** Runs ledger.ts on a database of its own, on both cores: the writer has a thread of its own. */
@@ -74,6 +75,15 @@ export async function measurePostgresPart(
 ): Promise<PostgresPart> {
   const run = { name: 'ledger-postgres', args, core: null, limitS: plan.seconds + 60, process }
   return (await runAlone(children, ground.directory, run)) as PostgresPart
+}
+
+/** Runs room-postgres.ts on a database that may hold rows. */
+export async function measurePostgresRoom(
+  { children, ground }: Pick<Bench, 'children' | 'ground'>,
+  url: string,
+): Promise<PostgresRoom> {
+  const run = { name: 'room-postgres', args: [url], core: null, limitS: 120 }
+  return (await runAlone(children, ground.directory, run)) as PostgresRoom
 }
 
 interface Alone {

@@ -59,7 +59,7 @@ const heapKbOf = ({ loopBytes, threadsBytes }: Cost): number => (loopBytes + thr
 
 /** Lists every target of the project, in the order in which they were set. */
 export function targetsOf(results: Results): readonly Target[] {
-  const { es256, startUp, fullStart, ledger, callCost, pairs, costs } = results
+  const { es256, startUp, fullStart, ledger, callCost, pairs, costs, postgresRoom: room } = results
   const at = (server: string, point: string, connections?: number): Row | undefined =>
     rowOf(results.rows, { server, point, ...(connections !== undefined && { connections }) })
   const whole = at(GATEWAY, 'json', 64)
@@ -156,6 +156,30 @@ export function targetsOf(results: Results): readonly Target[] {
     target('ledger alone, CPU in its thread', 'µs per row', most(25), fastest?.writerUs),
     target('a row on disk, indexes included', 'bytes', most(1_200), callCost?.storedPerRow),
     target('a row in the log', 'bytes', most(1_500), callCost?.loggedPerRow),
+    target(
+      'ledger alone, a call on disk, SQLite',
+      'KB',
+      most(2, 1.6, 2),
+      callCost && (callCost.storedPerRow * 2) / 1_000,
+    ),
+    target(
+      'ledger alone, a call on disk, PostgreSQL',
+      'KB',
+      most(2, undefined, 2),
+      room && room.stored / 1_000,
+    ),
+    target(
+      'ledger alone, a call in the log, PostgreSQL',
+      'KB',
+      most(2.5, undefined, 2),
+      room && room.logged / 1_000,
+    ),
+    target(
+      "ledger alone, PostgreSQL's CPU, 12 calls a commit",
+      'µs per call',
+      most(150, 100),
+      room?.serverUs,
+    ),
     target(
       'event loop p99, worst point',
       'ms',
