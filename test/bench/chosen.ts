@@ -15,6 +15,7 @@ const SHORT = new RegExp(
     'gateway/(json c=(1|64|256)|half core c=64|burst c=16|paced c=64|denied c=64|DPoP c=64)',
     'gateway/(wrong type|oversized proof|other typ|stale iat) c=64',
     'gateway-mcp/mcp (legacy|modern) c=64',
+    'gateway-mcp/mcp (legacy|modern) \\d+ KB( event)? c=4',
     'gateway-idle/.*',
     '(gateway|http-proxy-3)/(230 KB|800 KB|4 MiB) c=4',
     'http-proxy-3/(json c=64|burst c=16)',

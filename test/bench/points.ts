@@ -137,6 +137,14 @@ const calls = (name: string, connections: number, kind: McpCall): Point => ({
 
 const ERAS: readonly ProtocolEra[] = ['legacy', 'modern']
 
+/** Results as tools give them that read files: as JSON, and one as an event. */
+export const LONG_RESULTS: readonly Point[] = [
+  ...ERAS.flatMap((era) =>
+    [100, 1_000, 4_000].map((kb) => calls(`mcp ${era} ${kb} KB`, 4, { ...sameEra(era), bytes: kb * 1_000 })),
+  ),
+  calls('mcp modern 1000 KB event', 4, { ...sameEra('modern', true), bytes: 1_000_000 }),
+]
+
 /** The points with caller and server of one era, which can also be asked of the server itself. */
 export const MCP_DIRECT: readonly Point[] = [
   ...ERAS.flatMap((era) => {
@@ -153,6 +161,7 @@ export const MCP_DIRECT: readonly Point[] = [
 /** The points that take a gateway: an answer in the other era, a proof that is checked. */
 export const MCP: readonly Point[] = [
   ...MCP_DIRECT,
+  ...LONG_RESULTS,
   calls('mcp legacy to modern', 64, { era: 'legacy', server: 'modern', progress: false }),
   ...ERAS.map(
     (era): Point => ({

@@ -13,6 +13,8 @@ export interface McpCall {
   readonly server: ProtocolEra
   /** True where progress is asked for: the answer is then an event stream. */
   readonly progress: boolean
+  /** The length of the result that is asked for. Default: some 500 bytes. */
+  readonly bytes?: number
 }
 
 /** The gateway's path to all of an agent's resources. */
@@ -101,12 +103,13 @@ const placeOf = ({ server }: McpCall, direct: boolean): McpPlace =>
  * gateway.
  */
 export function mcpRequest(call: McpCall, direct: boolean, place = placeOf(call, direct)): McpRequest {
-  const { era, progress } = call
+  const { era, progress, bytes } = call
   const { path, tool: name } = place
   const modern = era === 'modern'
   const version = modern ? MODERN_VERSION : LEGACY_VERSIONS[0]
   const meta = { ...(modern && MODERN_META), ...(progress && { progressToken: PROGRESS_TOKEN }) }
-  const params = { name, arguments: ARGUMENTS, ...(Object.keys(meta).length > 0 && { _meta: meta }) }
+  const given = bytes === undefined ? ARGUMENTS : { ...ARGUMENTS, query: `${LONG_QUERY}${bytes}` }
+  const params = { name, arguments: given, ...(Object.keys(meta).length > 0 && { _meta: meta }) }
   return {
     path,
     headers: [
@@ -136,6 +139,23 @@ export const CALL_RESULTS: Readonly<Record<ProtocolEra, string>> = {
   }),
 }
 
+const LONG_QUERY = 'a result of so many bytes: '
+
+/** Tells how long a result is asked for; null: a short one. */
+export const longResultAsked = (query: string): number | null =>
+  query.startsWith(LONG_QUERY) ? Number(query.slice(LONG_QUERY.length)) : null
+
+/** A line of a file as tools give it: quotes, blanks, and some letters outside ASCII. */
+const LINE =
+  'He said "that is naïve", and paid 3 € for the Größe of it;\n\tthe rest is plain, as a file has it, line for line. '
+
+/** Writes a result of so many bytes or a few more, JSON text. */
+export function longResult(era: ProtocolEra, bytes: number): Buffer {
+  const text = LINE.repeat(Math.ceil(bytes / (Buffer.byteLength(JSON.stringify(LINE)) - 2)))
+  const result = { content: [{ type: 'text', text }], isError: false }
+  return Buffer.from(JSON.stringify(era === 'modern' ? { resultType: 'complete', ...result } : result))
+}
+
 /** One message as a server-sent event. */
 export const eventText = (message: string): string => `event: message\ndata: ${message}\n\n`
 
@@ -150,7 +170,7 @@ export const PROGRESS_EVENTS: readonly string[] = Array.from({ length: STEPS }, 
 })
 
 /** No right answer's body is shorter; an error is, and comes with HTTP status 200 all the same. Bytes. */
-export function leastBytesOf({ server, progress }: McpCall): number {
+export function leastBytesOf({ server, progress, bytes }: McpCall): number {
   const before = progress ? PROGRESS_EVENTS.join('').length : 0
-  return before + CALL_RESULTS[server].length
+  return before + (bytes ?? CALL_RESULTS[server].length)
 }

@@ -1,5 +1,5 @@
 import type { Cost } from '../costs.ts'
-import { BODIES } from '../points.ts'
+import { BODIES, LONG_RESULTS } from '../points.ts'
 import { number, type Results } from '../results.ts'
 import { type Row, rowOf } from '../row.ts'
 import { BARE_PROXY, DIRECT, GATEWAY, GATEWAY_IDLE, GATEWAY_MCP } from '../subjects.ts'
@@ -137,6 +137,17 @@ export function targetsOf(results: Results): readonly Target[] {
       `× ${BARE_PROXY}`,
       most(1.2, 1.1, 2),
       over(streamsOf(GATEWAY, 2_000)?.rssMb, streamsOf(BARE_PROXY, 2_000)?.rssMb),
+    ),
+    // A shorter one costs what any call does.
+    ...LONG_RESULTS.flatMap(({ name, kind }) =>
+      typeof kind === 'string' || (kind.bytes ?? 0) < 1_000_000
+        ? []
+        : target(
+            `CPU of a call, ${name}`,
+            'ns a byte',
+            most(6, 3, 1),
+            over((at(GATEWAY_MCP, name)?.cpuUs ?? Number.NaN) * 1_000, kind.bytes),
+          ),
     ),
     target('added to the first streamed byte, p50', 'ms', most(1.2, 0.9, 2), ms(less(paced, 'firstP50'))),
     ...(['legacy', 'modern'] as const).map((era) =>
