@@ -17,7 +17,7 @@ import { openGenerator } from './load/generator.ts'
 import { measurePostgres, measureServerRoom } from './postgres.ts'
 import { measureRehearsals } from './rehearsals.ts'
 import { report } from './report/report.ts'
-import { type Conditions, medianEs256, medianRows, type Results } from './results.ts'
+import { type Conditions, medianEs256, medianRows, type Results, worsePoints } from './results.ts'
 import { type Round, runRound } from './run.ts'
 import { measureFullStart } from './start-up.ts'
 import { measureStreams } from './streams/measure.ts'
@@ -47,6 +47,8 @@ export async function bench(options: BenchOptions): Promise<void> {
     const results = await measure(options, conditions, directory, children)
     process.stdout.write(report(results))
     if (options.jsonFile) await writeFile(options.jsonFile, `${JSON.stringify(results, null, 2)}\n`)
+    const worse = worsePoints(results)
+    if (worse.length > 0) throw new Error(`more than a tenth worse: ${worse.join('; ')}`)
   })
 }
 

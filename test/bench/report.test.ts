@@ -7,7 +7,7 @@ import type { Measured } from './job.ts'
 import { MCP, type Point } from './points.ts'
 import { report } from './report/report.ts'
 import { isMet, targetsOf } from './report/targets.ts'
-import type { Results } from './results.ts'
+import { type Results, worsePoints } from './results.ts'
 import type { Row } from './row.ts'
 import { STREAMS, streamsName } from './streams/measure.ts'
 import { subjects } from './subjects.ts'
@@ -100,6 +100,32 @@ t.test('a target is judged by the points of the same run, and by the worst of th
   t.match(report(results), /\| CPU per request, c=64, × 0\.6\.4 +\| +≤ 0\.40 \| +≤ 0\.28 \| +0\.25 \| yes \|/)
   t.end()
 })
+
+t.test(
+  'a point that takes a tenth more of the CPU than the other gateway fails the run, and names itself',
+  (t) => {
+    const pair = (point: string, own: number | null): Results['pairs'][number] => ({
+      ...{ point, connections: 64 },
+      own: { ...MEASURED, cpuUs: own },
+      other: MEASURED,
+    })
+    const stream = (server: string, streams: number, cpuUs: number): Results['streams'][number] => ({
+      ...{ server, streams, everyMs: 50, cpuUs, eventsPerSecond: 6_000, lateP50: 1, lateP99: 2 },
+      ...{ rssMb: 400, errors: 0, generatorBusy: 0.2 },
+    })
+    const pairs = [pair('json', 109), pair('burst', 112), pair('denied', null)]
+    const streams = [
+      ...[stream('gateway', 300, 80), stream('other', 300, 70), stream('http-proxy-3', 300, 60)],
+      ...[stream('gateway', 500, 70), stream('other', 500, 80), stream('gateway', 2_000, 90)],
+    ]
+    t.strictSame(worsePoints({ pairs, streams }), [
+      "burst c=64: 1.12 of the other's CPU",
+      "streams c=300: 1.14 of the other's CPU",
+    ])
+    t.strictSame(worsePoints(NOTHING), [])
+    t.end()
+  },
+)
 
 t.test('the short form measures every point that a target asks for', (t) => {
   const plan = {

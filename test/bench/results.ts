@@ -13,7 +13,7 @@ import { type Row, rowOf } from './row.ts'
 import type { Round } from './run.ts'
 import type { StartUp } from './start-up.ts'
 import type { StreamsPoint } from './streams/measure.ts'
-import { CEILING_SERVER } from './subjects.ts'
+import { CEILING_SERVER, GATEWAY } from './subjects.ts'
 
 /** The place and the time of a run. */
 export interface Conditions {
@@ -82,6 +82,28 @@ export function medianEs256(rounds: readonly Round[]): Es256 | null {
 
 const middle = <T>(sorted: readonly T[]): readonly T[] =>
   sorted.slice(sorted.length >> 1, (sorted.length >> 1) + 1)
+
+/** The CPU that a point may take of another checkout's: 10 % is more than what differs by chance. */
+const MAX_OF_OTHER = 1.1
+
+/** Names the points at which this gateway takes more CPU than another checkout's, and how much. */
+export function worsePoints({ pairs, streams }: Pick<Results, 'pairs' | 'streams'>): readonly string[] {
+  const other = streams.filter(({ server }) => server === 'other')
+  const compared = [
+    ...pairs.map(({ point, connections, own, other: theirs }) => ({
+      ...{ name: `${point} c=${connections}`, own: own.cpuUs, other: theirs.cpuUs },
+    })),
+    ...other.map(({ streams: count, cpuUs }) => ({
+      ...{ name: `streams c=${count}`, other: cpuUs },
+      own: streams.find((one) => one.server === GATEWAY && one.streams === count)?.cpuUs ?? null,
+    })),
+  ]
+  return compared.flatMap(({ name, own, other: theirs }) =>
+    own && theirs && own / theirs > MAX_OF_OTHER
+      ? [`${name}: ${(own / theirs).toFixed(2)} of the other's CPU`]
+      : [],
+  )
+}
 
 /** With thousands separated. */
 export const number = (value: number, digits = 0): string =>
