@@ -9,6 +9,8 @@ export const MAX_HANDSHAKES = 2_048
 const MAX_BEHIND = 24
 /** The parts in which a client's silence is counted. */
 const SILENT_TICKS = 20
+/** Handshakes of one address that are read before one of them goes for another address. */
+const MIN_CROWD = 16
 /** Addresses that are looked at in one turn for one that may begin. */
 const MAX_LOOKED_AT = 32
 
@@ -108,12 +110,15 @@ class CrowdSizes {
 }
 
 /** The time over which is counted how many come to their end. ms. */
-const WINDOW_MS = 500
+const WINDOW_MS = 1_000
 /** Clients that come to their end in a second if any are said to keep up. */
-const FLOWING = 50
+const FLOWING = 30
 /** The time in which those that are read come to their end. s. */
-const AHEAD_S = 2
+const AHEAD_S = 1
 const MIN_AHEAD = 128
+/** The number that is taken for what a herd keeps up with until it is known, and after a quiet time. */
+const FIRST_RATE = 256
+const QUIET_MS = 4_000
 
 /**
  * The number of handshakes that clients keep up with. Many clients on one machine answer one after the other:
@@ -123,7 +128,7 @@ export class HandshakePace {
   #since: number
   #finished = 0
   /** Handshakes of the last window, in a second. */
-  #rate = 0
+  #rate = FIRST_RATE
 
   /** `now`: ms of a clock that only goes forward. */
   constructor(now: number) {
@@ -144,7 +149,7 @@ export class HandshakePace {
   #look(now: number): void {
     const ms = now - this.#since
     if (ms < WINDOW_MS) return
-    this.#rate = (this.#finished * 1_000) / ms
+    this.#rate = ms < QUIET_MS ? (this.#finished * 1_000) / ms : FIRST_RATE
     this.#finished = 0
     this.#since = now
   }
@@ -297,6 +302,7 @@ export class PendingHandshakes {
 
   /** Ends those that were silent for too long. A loop that was held counts as one tick, and is read before the next. */
   #tick(): void {
+    if (this.#queue.size > 0) this.#lookLater()
     for (const handshake of this.#silent) {
       handshake.ticks -= 1
       if (handshake.ticks < 0) this.#end(handshake, 'handshake_timeout')
@@ -345,7 +351,8 @@ export class PendingHandshakes {
   #makeRoom(crowd: AddressCrowd): boolean {
     if (this.#begunCount < this.#maxBegun) return true
     const { largest } = this.#begun
-    const victim = largest && largest.begun.size > crowd.begun.size + 1 ? largest.newestSilent : undefined
+    const isCrowd = largest && largest.begun.size > Math.max(MIN_CROWD, crowd.begun.size + 1)
+    const victim = isCrowd ? largest.newestSilent : undefined
     this.#end(victim, 'too_many_handshakes')
     return victim !== undefined
   }
