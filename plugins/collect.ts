@@ -23,6 +23,7 @@ interface BodySegment {
 export class ByteCollector {
   readonly #limit: number
   readonly #declared: number
+  readonly #isGranted: boolean
   /** The sole piece so far, or what {@link bytes} has handed out; then there are no segments. */
   #whole: Buffer | null = null
   #segments: BodySegment[] = []
@@ -31,10 +32,14 @@ export class ByteCollector {
   #length = 0
   #closed = false
 
-  /** `limit`: bytes; more is not kept. `declared`: past it nothing is allocated ahead. */
-  constructor(limit: number, declared = Number.POSITIVE_INFINITY) {
+  /**
+   * `limit`: bytes; more is not kept. `declared`: past it nothing is allocated ahead. `isGranted`: there is room
+   * for all that is declared, so it is allocated once 64 KiB have come, and nothing is joined in the end.
+   */
+  constructor(limit: number, declared = Number.POSITIVE_INFINITY, isGranted = false) {
     this.#limit = limit
     this.#declared = declared
+    this.#isGranted = isGranted
   }
 
   get length(): number {
@@ -110,17 +115,31 @@ export class ByteCollector {
     this.#free -= fits
     const rest = piece.length - fits
     if (rest === 0) return
+    const length = this.#length + fits
+    if (this.#isGranted && length + rest > BYTES_AT_ONCE) {
+      this.#appendToWhole(piece.subarray(fits), length)
+      return
+    }
     // Its memory is its own, or as good as that.
     if (rest >= MIN_STEP_BYTES && rest * 1.1 >= piece.buffer.byteLength) {
       this.#segments.push({ bytes: piece.subarray(fits), own: null })
       return
     }
-    const length = this.#length + fits
     const ahead = Math.min(Math.max(MIN_STEP_BYTES, Math.floor(length / 10)), this.#declared - length)
     const bytes = Buffer.allocUnsafeSlow(Math.max(rest, ahead))
     piece.copy(bytes, 0, fits)
     this.#segments.push({ bytes, own: bytes.buffer })
     this.#free = bytes.length - rest
+  }
+
+  /** Allocates all that is declared, and moves what has come to it. */
+  #appendToWhole(piece: Buffer, length: number): void {
+    const whole = Buffer.allocUnsafeSlow(Math.max(this.#declared, length + piece.length))
+    let at = 0
+    for (const { bytes } of this.#segments) at += bytes.copy(whole, at, 0, length - at)
+    piece.copy(whole, length)
+    this.#segments = [{ bytes: whole, own: whole.buffer }]
+    this.#free = whole.length - length - piece.length
   }
 
   *#joining(): WorkSteps<Buffer> {

@@ -2,10 +2,12 @@ import { randomFillSync } from 'node:crypto'
 import { TLSSocket } from 'node:tls'
 import { thumbprintOf } from '../../certs/x509/thumbprint.ts'
 import type { CallAuthority } from '../../plugins/call-authority.ts'
-import type { Arrival, TlsPeer } from '../../plugins/plugin.ts'
+import type { Arrival, MemoryOwner, TlsPeer } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
+import { BYTES_AT_ONCE } from '../../plugins/turns.ts'
+import { requireComingBody } from './framing.ts'
 import { type LocalConnection, PEER_UID } from './local-uid.ts'
-import { type BodyReading, readBody } from './memory/read-body.ts'
+import { type BodyReading, IncomingBody, tooLarge } from './memory/incoming-body.ts'
 import type { Route } from './route.ts'
 
 export interface MatchedRoute {
@@ -209,3 +211,29 @@ function readPeer(socket: TLSSocket): TlsPeer | null {
     notAfter: certificate.validToDate.getTime(),
   }
 }
+
+/** A body of at most so many bytes costs less than its connection does, and is not counted. */
+const MIN_COUNTED_BODY = 4096
+
+/**
+ * Reads the whole body of a request, at once if it has come. Refuses with `body_too_large` past `limit` bytes,
+ * with `overloaded` if the caller holds too much for too long, with `bad_request` if the body breaks off.
+ */
+function readBody(reading: BodyReading, limit: number, caller: MemoryOwner): Buffer | Promise<Buffer> {
+  const { req, held } = reading
+  const counted = limit > MIN_COUNTED_BODY
+  held.setOwner(caller)
+  const length = req.headers['content-length']
+  const declared = length === undefined ? undefined : Number(length)
+  if (declared !== undefined && declared > limit) throw tooLarge(limit)
+  requireComingBody(req)
+  if (!req.complete || req.readableLength > BYTES_AT_ONCE)
+    return new IncomingBody(reading, { limit, counted, declared }).read()
+  // Without an encoding, and null if there is none.
+  const body = (req.read() as Buffer | null) ?? NOTHING
+  if (body.length > limit) throw tooLarge(limit)
+  const later = counted ? held.reserveInTurn(body.length, true) : undefined
+  return later ? later.then(() => body) : body
+}
+
+const NOTHING = Buffer.alloc(0)

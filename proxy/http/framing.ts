@@ -142,7 +142,8 @@ class ConnectionRequests {
   readonly #place: ConnectionPlace | undefined
   #underWay = 0
   #waiting: Parameters<RequestListener>[] = []
-  /** The one whose head came last. */
+  /** The heads that have come, and the last one's request until it is answered: it may hold a body. */
+  #heads = 0
   #newest: IncomingMessage | null = null
   /** The time in which nothing of what comes after that head was read: so far, and since. ms. */
   #unreadMs = 0
@@ -163,6 +164,7 @@ class ConnectionRequests {
   }
 
   add(...request: Parameters<RequestListener>): void {
+    this.#heads += 1
     this.#newest = request[0]
     this.#forgetUnread()
     if (this.length >= MAX_PIPELINED) this.#socket.destroy()
@@ -196,23 +198,28 @@ class ConnectionRequests {
     const ms = this.#unread
     if (ms < 1) return false
     this.#forgetUnread()
-    const newest = this.#newest
-    const isHead = newest?.complete !== false
+    const heads = this.#heads
+    const isHead = this.#isComplete
     const look = (): void => {
       if (this.#socket.destroyed || this.giveTime(bodyMs, late)) return
       // Its head has come in the meantime, and nobody else limits the time of its body.
-      if (this.#newest !== newest) this.#limitBody(bodyMs, late)
-      else if (isHead || !newest.complete) late()
+      if (this.#heads !== heads) this.#limitBody(bodyMs, late)
+      else if (isHead || !this.#isComplete) late()
     }
     setTimeout(look, ms).unref()
     return true
   }
 
+  /** True unless a body is on its way. */
+  get #isComplete(): boolean {
+    return this.#newest?.complete !== false
+  }
+
   #limitBody(ms: number, late: () => void): void {
-    const newest = this.#newest
+    const heads = this.#heads
     const look = (): void => {
-      const isLate = this.#newest === newest && newest?.complete === false && !this.#socket.destroyed
-      if (isLate && !this.giveTime(ms, late)) late()
+      if (this.#heads !== heads || this.#isComplete || this.#socket.destroyed) return
+      if (!this.giveTime(ms, late)) late()
     }
     setTimeout(look, ms).unref()
   }
@@ -240,6 +247,7 @@ class ConnectionRequests {
       this.#underWay -= 1
       if (this.#underWay > 0) this.#limit.releasePipelined()
       if (this.#last?.[0] === req) this.#last = null
+      if (this.#newest === req && req.complete) this.#newest = null
       this.#next()
       if (this.#place && this.#underWay === 0) this.#place.isProtected = false
     })
@@ -294,6 +302,15 @@ export function requireSoundBody(req: IncomingMessage & BrokenRequest): void {
  */
 export const leaveUnread = (socket: Socket & MarkedSocket): (() => void) =>
   socket[LINE]?.leaveUnread() ?? (() => {})
+
+/** Throws if the body, or the rest of it, cannot come any more: no further event of the request would say so. */
+export function requireComingBody(req: IncomingMessage): void {
+  requireSoundBody(req)
+  if (req.destroyed) throw brokenOff()
+}
+
+export const brokenOff = (cause?: unknown): Refusal =>
+  new Refusal('bad_request', { cause, message: 'The body ended too early.' })
 
 /** Facts of a connection, on its socket itself: a WeakMap would be walked at each collection. */
 const LINE = Symbol('line')

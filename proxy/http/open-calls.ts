@@ -253,7 +253,7 @@ export class MemoryBudget {
     // Few who hold nothing are left in it: see OpenCalls.
     if (own === 0 && this.#by.size > MAX_IDLE_HOLDERS) this.#by.delete(id)
     else this.#by.set(id, own)
-    if (bytes < 0) this.line.offer()
+    if (bytes < 0 && this.line.length > 0) this.line.offer()
   }
 
   waits(): void {

@@ -205,6 +205,26 @@ await t.test('A4: a sender that sends nothing on keeps room only for what has co
   t.equal(await heldSoon(gateway, (bytes) => bytes === MIB), MIB)
 })
 
+await t.test('A4: a body is let go of with its call, though its connection stays', async (t) => {
+  const gateway = await testGateway(t)
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  const connection = await rawConnect(t, gateway, bot)
+  const content = 'x'.repeat(16 * MIB)
+  const body = Buffer.from(JSON.stringify({ ...CHAT, messages: [{ role: 'user', content }] }))
+  const before = used()
+  connection.send(
+    requestBytes('POST', PATH, ['content-type: application/json', `content-length: ${body.length}`]),
+  )
+  connection.send(body)
+  await connection.until('"hello"')
+  gateway.upstream.seen.length = 0
+  const grown = await eventually(
+    () => used() - before,
+    (bytes) => bytes < 8 * MIB,
+  )
+  t.ok(grown < 8 * MIB, `${grown} bytes more are in use`)
+})
+
 await t.test('T9: the time in which a request is not read does not count', async (t) => {
   const timers = { headersMs: 2_000, requestMs: 2_000, checkMs: 50 }
   const gateway = await testGateway(t, { settings: SMALL, timers })

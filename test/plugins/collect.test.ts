@@ -22,6 +22,19 @@ await t.test('A2 what was collected is what came, in pieces of any size', (t) =>
   t.end()
 })
 
+await t.test('A4: where there is room for all that is declared, nothing is copied once more', (t) => {
+  const collector = new ByteCollector(ENDLESS, 100_000, true)
+  const pieces = [1, 9_000, 20_000, 70_999].map((length) => Buffer.alloc(length, length % 251))
+  for (const piece of pieces.slice(0, 3)) collector.add(piece)
+  t.ok(collector.capacity < 40_000, 'nothing is allocated for what may never come')
+  for (const piece of pieces.slice(3)) collector.add(piece)
+  t.equal(collector.capacity, 100_000)
+  const whole = collector.bytes()
+  t.ok(whole.equals(Buffer.concat(pieces)))
+  t.equal(whole.buffer.byteLength, 100_000)
+  t.end()
+})
+
 await t.test('A2 it holds at most 1.1 times what has come, and 4 KiB', (t) => {
   for (const declared of [undefined, 400_000, 32 * 1024 * 1024]) {
     const collector = new ByteCollector(ENDLESS, declared)

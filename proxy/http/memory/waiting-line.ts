@@ -23,16 +23,12 @@ export class WaitingLine {
   /** Keyed by holder, in the order of their turns. */
   readonly #lines = new Map<string, Set<WaitingTurn>>()
   readonly #waitMs: number
-  #length = 0
+  length = 0
   #isOffering = false
 
   /** `waitMs`: default: {@link MAX_WAIT_MS}. */
   constructor(waitMs = MAX_WAIT_MS) {
     this.#waitMs = waitMs
-  }
-
-  get isEmpty(): boolean {
-    return this.#length === 0
   }
 
   has(holder: string): boolean {
@@ -50,7 +46,7 @@ export class WaitingLine {
     const { promise, resolve } = Promise.withResolvers<boolean>()
     const turn: WaitingTurn = { since: performance.now(), take, end: resolve }
     this.#lines.set(holder, own.add(turn))
-    this.#length += 1
+    this.length += 1
     const leave = (): void => {
       this.#remove(holder, turn)
       resolve(false)
@@ -66,7 +62,7 @@ export class WaitingLine {
 
   /** Has those that wait try again, once in a turn of the loop. */
   offer(): void {
-    if (this.isEmpty || this.#isOffering) return
+    if (this.length === 0 || this.#isOffering) return
     this.#isOffering = true
     setImmediate(() => {
       this.#isOffering = false
@@ -91,7 +87,7 @@ export class WaitingLine {
   }
 
   #makePlace(own: number): boolean {
-    if (this.#length < MAX_WAITING) return true
+    if (this.length < MAX_WAITING) return true
     const [fullest] = [...this.#lines].sort(([, one], [, other]) => other.size - one.size)
     const newest = fullest && [...fullest[1]].at(-1)
     if (!newest || fullest[1].size <= own + 1) return false
@@ -103,7 +99,7 @@ export class WaitingLine {
   #remove(holder: string, turn: WaitingTurn): void {
     const own = this.#lines.get(holder)
     if (!own?.delete(turn)) return
-    this.#length -= 1
+    this.length -= 1
     if (own.size === 0) this.#lines.delete(holder)
   }
 }

@@ -1,9 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { ByteCollector } from '../../../plugins/collect.ts'
-import type { HangupSignal, MemoryOwner } from '../../../plugins/plugin.ts'
+import type { HangupSignal } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { BYTES_AT_ONCE } from '../../../plugins/turns.ts'
-import { leaveUnread, requireSoundBody } from '../framing.ts'
+import { brokenOff, leaveUnread, requireComingBody } from '../framing.ts'
 import type { MemoryAccount } from '../open-calls.ts'
 
 export interface BodyReading {
@@ -13,43 +13,10 @@ export interface BodyReading {
   readonly held: MemoryAccount
 }
 
-/** A body of at most so many bytes costs less than its connection does, and is not counted. */
-const MIN_COUNTED_BODY = 4096
 /** The room that a long body gets first if it does not say how long it is. Bytes. */
 const UNDECLARED_ROOM = 8 * 1_048_576
 /** A sender that has sent less in such a time keeps room only for what has come. */
 const SLOW = { ms: 5_000, bytes: BYTES_AT_ONCE }
-
-/**
- * Reads the whole body of a request, at once if it has come. A body waits unread until there is room for it:
- * its sender is slowed down, and its time-out does not go on meanwhile. Refuses with `body_too_large` past
- * `limit` bytes, with `overloaded` if the caller holds too much for too long, with `bad_request` if the body
- * breaks off.
- */
-export function readBody(reading: BodyReading, limit: number, caller: MemoryOwner): Buffer | Promise<Buffer> {
-  const { req, held } = reading
-  const counted = limit > MIN_COUNTED_BODY
-  held.setOwner(caller)
-  const length = req.headers['content-length']
-  const declared = length === undefined ? undefined : Number(length)
-  if (declared !== undefined && declared > limit) throw tooLarge(limit)
-  requireWholeSender(req)
-  if (!req.complete || req.readableLength > BYTES_AT_ONCE)
-    return new IncomingBody(reading, { limit, counted, declared }).read()
-  // Without an encoding, and null if there is none.
-  const body = (req.read() as Buffer | null) ?? NOTHING
-  if (body.length > limit) throw tooLarge(limit)
-  const later = counted ? held.reserveInTurn(body.length, true) : undefined
-  return later ? later.then(() => body) : body
-}
-
-const NOTHING = Buffer.alloc(0)
-
-/** Throws if the rest of the body cannot come any more: no further event of the request would say so. */
-function requireWholeSender(req: IncomingMessage): void {
-  requireSoundBody(req)
-  if (req.destroyed) throw brokenOff()
-}
 
 interface BodyBounds {
   readonly limit: number
@@ -57,8 +24,11 @@ interface BodyBounds {
   readonly declared: number | undefined
 }
 
-/** A body that has not come yet, or is long. */
-class IncomingBody {
+/**
+ * A body that has not come yet, or is long. It waits unread until there is room for it: its sender is slowed
+ * down, and its time-out does not go on meanwhile.
+ */
+export class IncomingBody {
   readonly #reading: BodyReading
   readonly #bounds: BodyBounds
   readonly #body: ByteCollector
@@ -72,8 +42,10 @@ class IncomingBody {
   constructor(reading: BodyReading, bounds: BodyBounds) {
     this.#reading = reading
     this.#bounds = bounds
-    this.#body = new ByteCollector(bounds.limit, bounds.declared)
-    this.#room = bounds.counted ? 0 : bounds.limit
+    const { counted, declared = 0 } = bounds
+    const isGranted = counted && declared > BYTES_AT_ONCE
+    this.#body = new ByteCollector(bounds.limit, bounds.declared, isGranted)
+    this.#room = counted ? 0 : bounds.limit
   }
 
   async read(): Promise<Buffer> {
@@ -96,6 +68,8 @@ class IncomingBody {
       return await this.#whole.promise
     } finally {
       clearInterval(look)
+      // The request may outlive its call.
+      this.#body.close()
     }
   }
 
@@ -144,7 +118,7 @@ class IncomingBody {
     } finally {
       goOn()
     }
-    requireWholeSender(req)
+    requireComingBody(req)
   }
 
   /** A sender may be slow, but it keeps no room from others that it does not use. */
@@ -174,10 +148,7 @@ class IncomingBody {
   }
 }
 
-const brokenOff = (cause?: unknown): Refusal =>
-  new Refusal('bad_request', { cause, message: 'The body ended too early.' })
-
-const tooLarge = (limit: number): Refusal =>
+export const tooLarge = (limit: number): Refusal =>
   new Refusal('body_too_large', {
     message: `The body is larger than the ${limit} bytes this endpoint accepts.`,
   })
