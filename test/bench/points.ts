@@ -65,6 +65,11 @@ export const BODIES: readonly Point[] = [
   bodies('800 KB', { bytes: 787_000, of: 'agent' }),
   bodies('4 MiB', { bytes: 4_194_304, of: 'picture' }),
 ]
+/** More pictures at once than the share of one principal holds: all are served, by turns. */
+export const PICTURES: Point = {
+  ...bodies('64 pictures at once', { bytes: 4_194_304, of: 'picture' }),
+  connections: 64,
+}
 /** 100 answers a second that take some 50 ms each. */
 export const PACED: Point = { name: 'paced', connections: 64, kind: 'paced', rate: 100 }
 /** The time after which each of many connections asks once more: a gateway closes them after 95 s. s. */

@@ -17,6 +17,7 @@ import {
   MCP,
   MCP_DIRECT,
   PACED,
+  PICTURES,
   type Point,
   PRIME,
   PROVEN,
@@ -142,6 +143,8 @@ export function subjects(idle = 0): readonly Subject[] {
       ...PROVEN,
       PROVEN_WITH_TOKEN,
       ...JUNK_PROOFS,
+      // Last: what it takes of the system is not given back at once.
+      PICTURES,
     ]),
     gateway(GATEWAY_REQUIRED, 'the same, which demands a proof', 'required', proven(64), [
       proven(64),

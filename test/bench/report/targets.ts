@@ -1,5 +1,5 @@
 import type { Cost } from '../costs.ts'
-import { BODIES, LONG_RESULTS } from '../points.ts'
+import { BODIES, LONG_RESULTS, PICTURES } from '../points.ts'
 import { number, type Results } from '../results.ts'
 import { type Row, rowOf } from '../row.ts'
 import { BARE_PROXY, DIRECT, GATEWAY, GATEWAY_IDLE, GATEWAY_MCP } from '../subjects.ts'
@@ -199,6 +199,12 @@ export function targetsOf(results: Results): readonly Target[] {
     ),
     target('memory, ready', 'MiB', most(140, 110), startUp?.rssMb),
     target('memory, 256 connections under load', 'MiB', most(250, 200), at(GATEWAY, 'json', 256)?.rssMb),
+    target(
+      'memory, 64 pictures of 4 MiB at once, all served',
+      'MiB',
+      most(400),
+      at(GATEWAY, PICTURES.name)?.rssMb,
+    ),
     target('memory, 10,000 idle connections', 'MiB', most(1_024), at(GATEWAY_IDLE, 'idle', 10_000)?.rssMb),
     target('ready on an existing data directory', 'ms', most(1_000), startUp?.readyMs),
     ...results.rehearsals.flatMap(targetsOfRehearsals),
