@@ -201,10 +201,10 @@ class ConnectionRequests {
     const heads = this.#heads
     const isHead = this.#isComplete
     const look = (): void => {
-      if (this.#socket.destroyed || this.giveTime(bodyMs, late)) return
+      if (this.#socket.destroyed) return
       // Its head has come in the meantime, and nobody else limits the time of its body.
       if (this.#heads !== heads) this.#limitBody(bodyMs, late)
-      else if (isHead || !this.#isComplete) late()
+      else if ((isHead || !this.#isComplete) && !this.giveTime(bodyMs, late)) late()
     }
     setTimeout(look, ms).unref()
     return true
