@@ -377,6 +377,7 @@ class State:
         self.secret = ""  # the digest of the operator secret's hash; None where no row has said it
         self.signing = None  # the ids of the keys that sign tokens; None where no row has said them
         self.fields, self.ways_in = {}, {}  # where servers are, by their id; keys and identities, by subject
+        self.has_said_trust = set()
         self.vouching = {}  # subject: the CAs that vouch for it
         self.anchoring = set()  # streams whose process names the CA that let an SVID in
         self.old = set()  # subjects and resources of rows of version 1: nobody knows their revision
@@ -418,7 +419,11 @@ class State:
             subject = said.get("subject")
             need(isinstance(subject, str) and strings(said.get("trusted_cas")), "does not say which CAs vouch for whom")
             need(subject in self.principals, f"is about {subject}, which no row made")
-            self.vouching[subject].attached = set(said["trusted_cas"])
+            before, now = self.vouching[subject].attached, set(said["trusted_cas"])
+            again = subject in self.has_said_trust
+            self.has_said_trust.add(subject)
+            self.vouching[subject].attached = now
+            need(not again or before == now, f"says other CAs that vouch for {subject} than the rows before it")
         elif action == "ca.bundle_replaced":
             subject = said.get("subject")
             need(strings(said.get("digests")) and subject in self.principals, "does not say which CAs vouch for whom")

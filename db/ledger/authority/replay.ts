@@ -62,6 +62,8 @@ export interface ReplayedResource {
 /** Replays rows of changes (docs/ledger.md#replay). Memory by principals, resources and tools, not rows. */
 export class LedgerReplay {
   readonly principals = new Map<string, ReplayedPrincipal>()
+  /** Principals whose CAs a start has said: another start says the same, or nothing. */
+  readonly #hasSaidTrust = new Set<string>()
   readonly resources = new Map<string, ReplayedResource>()
   readonly configurations = new Map<string, ConfigurationState>()
   /** The last principal of each binding. */
@@ -175,7 +177,10 @@ export class LedgerReplay {
     const known = this.principals.get(subject)
     if (!known) return `is about ${subject}, which no row made`
     this.principals.set(subject, { ...known, trustedCas: new Set(digests) })
-    return null
+    const said = this.#hasSaidTrust.has(subject) ? known.trustedCas : null
+    this.#hasSaidTrust.add(subject)
+    const isSame = said === null || (said.size === digests.length && digests.every((one) => said.has(one)))
+    return isSame ? null : `says other CAs that vouch for ${subject} than the rows before it`
   }
 
   #seeConfiguration(digest: string, detail: UnknownRecord): string | null {

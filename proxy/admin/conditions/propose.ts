@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto'
+import { createHmac, randomBytes } from 'node:crypto'
 import { activeHolders, oneHolderAtMost } from '../../../db/operators/owners.ts'
 import { countOpenProposals, insertProposal, type Proposal } from '../../../db/operators/proposals.ts'
 import { type RowAssertion, timestamp } from '../../../db/support/statement.ts'
@@ -67,8 +67,7 @@ export async function propose(
   const text = JSON.stringify(rest)
   if (Buffer.byteLength(text) > MAX_INPUT)
     throw new Refusal('proposals_full', { message: 'A proposal may hold at most 64 KiB.' })
-  const proposal: Proposal = {
-    proposal_id: `prop_${randomBytes(12).toString('hex')}`,
+  const content: ProposalContent = {
     operation: name,
     action,
     capabilities: demanded,
@@ -77,12 +76,17 @@ export async function propose(
     rehearsal_id: rehearsal ?? (await rehearseProposedChange(context, change, caller)),
     proposed_by: actor.id,
     via: actor.via,
-    status: 'open',
-    decided_by: null,
-    decided_at: null,
     created_at: timestamp(at),
     expires_at: timestamp(at + OPEN_MS),
   }
+  const id = proposalId(context, randomBytes(12).toString('hex'), content)
+  const proposal = {
+    ...content,
+    proposal_id: id,
+    status: 'open',
+    decided_by: null,
+    decided_at: null,
+  } as const
   // One after the other: each counts those before it.
   await context.oneAtATime.run('proposals', async () => {
     const { all, own } = await countOpenProposals(database, actor.id)
@@ -95,6 +99,29 @@ export async function propose(
   })
   return { proposed: proposal }
 }
+
+type ProposalContent = Omit<Proposal, 'proposal_id' | 'status' | 'decided_by' | 'decided_at'>
+
+/**
+ * Makes the id of a proposal of what it is for, so that the row that names it binds that: whoever can write to
+ * the table has no key for the id of another content.
+ */
+function proposalId(
+  { subjectKeys }: Pick<AdminContext, 'subjectKeys'>,
+  random: string,
+  content: ProposalContent,
+): string {
+  const { operation, action, capabilities, input, etag, rehearsal_id, proposed_by, via } = content
+  const { created_at, expires_at } = content
+  const bound = [operation, action, capabilities, input, etag, rehearsal_id, proposed_by, via]
+  const text = JSON.stringify([random, ...bound, created_at, expires_at])
+  const mac = createHmac('sha256', subjectKeys.derived('proposals')).update(text).digest('hex')
+  return `prop_${random}${mac.slice(0, 32)}`
+}
+
+/** True if a stored proposal is what it was when its id was given. */
+export const isAsProposed = (context: Pick<AdminContext, 'subjectKeys'>, proposal: Proposal): boolean =>
+  proposalId(context, proposal.proposal_id.slice(5, 29), proposal) === proposal.proposal_id
 
 /** Detail of each row about a proposal. Nothing of its input: a row outlives a person who is erased. */
 export const proposalDetail = ({

@@ -11,7 +11,7 @@ import {
 } from '../../../plugins/operators/actor.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { ForcedChangeDetail } from '../conditions/expected.ts'
-import { proposalDetail } from '../conditions/propose.ts'
+import { isAsProposed, proposalDetail } from '../conditions/propose.ts'
 import { changeEntry, commitChange, isOvertaken } from '../operation/change.ts'
 import type { AdminCaller, AdminContext, ChangeAuthorship, ChangeConfirmation } from '../operation/context.ts'
 import {
@@ -55,6 +55,12 @@ export async function confirmProposal(
   caller: AdminCaller,
 ): Promise<OperationResult<unknown>> {
   const { capabilities, proposed_by: proposedBy, etag } = proposal
+  if (!isAsProposed(context, proposal)) {
+    await endProposal(context, caller, proposal, 'void')
+    throw new Refusal('precondition_failed', {
+      message: 'This is not what was proposed: its table was edited. Propose the change again.',
+    })
+  }
   if (proposedBy === caller.actor.id || caller.actor.via === 'secret') throw new Refusal('own_proposal')
   for (const capability of capabilities) requireCapability(caller, capability)
   const given: RawInput<InputSchemas> = {

@@ -240,7 +240,7 @@ const COLUMNS: Readonly<Record<string, TableColumns>> = {
         ...['via', 'status', 'decided_by', 'created_at', 'expires_at', 'decided_at'],
       ].map((name) => [
         name,
-        'shown to a second operator, whose confirmation runs it; the rows of the change say all',
+        'shown to a second operator, whose confirmation runs it; the id, which a row names, is of the rest',
       ]),
     ),
   },

@@ -6,6 +6,7 @@ import { PRINCIPAL_TABLES } from '../../../../db/principals/tables.ts'
 import { skipWithoutFile } from '../../../support/db/engine.ts'
 import { trustDomain } from '../../../support/foreign.ts'
 import { CHAT, type Identity, scratch, type TestGateway, testGateway } from '../../../support/gateway.ts'
+import { sallyport } from '../../../support/run.ts'
 
 const ID = 'spiffe://spire.test/pay'
 
@@ -78,5 +79,21 @@ await t.test(
 
     const again = await testGateway(t, { ownCa: true, settings: { MCP_PROXY_DATA_DIR: data } })
     t.equal((await again.rows({ action: 'authority.trusted_cas' })).length, 2, 'once')
+    await again.close(0)
+
+    const copy = join(await scratch(t), 'data')
+    await cp(data, copy, { recursive: true })
+    const edited = new SQLite(join(copy, 'sallyport.db'))
+    edited.exec(`delete from settings where key = 'trusted_cas_recorded';
+      delete from agent_trusted_cas where ca_digest = '${digests[0]}'`)
+    edited.close()
+    const late = await testGateway(t, {
+      ...{ ownCa: true, verify: false },
+      settings: { MCP_PROXY_DATA_DIR: copy },
+    })
+    await late.close(0)
+    const { code, out, err } = await sallyport(['verify', join(copy, 'sallyport.db'), '--authority'])
+    t.equal(code, 5, 'a table that is edited is not true because a setting is gone')
+    t.match(out + err, /says other CAs that vouch for acme::pay than the rows before it/)
   },
 )

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import t from 'tap'
 import { ADMIN_CAPABILITIES } from '../../../../plugins/operators/capabilities.ts'
+import { past } from '../../../support/db/raw.ts'
 import { type TestGateway, testGateway } from '../../../support/gateway.ts'
 import { mcpStage, tool, toolServer } from '../../../support/mcp/stage.ts'
 import { as, onTheMachine, operatorOnTheMachine, ownerOnTheMachine } from '../../../support/operators.ts'
@@ -213,4 +214,27 @@ await t.test('docs/ledger.md#erasure no row about a proposal tells of a person w
     t.notMatch(ledger, hash('sha256', JSON.stringify(input)))
   const { proposals } = (await bob('GET', '/v1/admin/proposals')).json
   t.notMatch(JSON.stringify(proposals), /\bada\b/)
+})
+
+await t.test('a proposal whose table was edited is void: its id is of what was proposed', async (t) => {
+  const gateway = await testGateway(t, { files: files('grant'), editsTables: true })
+  const { bob, propose, held, statusOf } = await stageOfTwo(gateway)
+  const edits = [
+    "input = replace(input, 'llm.chat', 'mcp.tools.call')",
+    "proposed_by = 'acme::operator::bob2'",
+    "via = 'secret'",
+    "expires_at = '2999-01-01T00:00:00.000Z'",
+    'etag = null',
+  ]
+  for (const edit of edits) {
+    const id = await propose()
+    await past(gateway.settings.databaseUrl, `update proposals set ${edit} where proposal_id = '${id}'`)
+    const { status, json } = await bob(...confirm(id))
+    t.match({ status, message: json.message }, { status: 412, message: /its table was edited/ }, edit)
+    t.equal(await statusOf(id), 'void')
+  }
+  t.same(await held(), [])
+  const sound = await propose()
+  t.equal((await bob(...confirm(sound))).status, 200)
+  t.same(await held(), ['llm.chat'])
 })
