@@ -15,6 +15,7 @@ import { openFilesLimit } from './ground/proc.ts'
 import { inScratch } from './ground/scratch.ts'
 import { openGenerator } from './load/generator.ts'
 import { measurePostgres, measureServerRoom } from './postgres.ts'
+import { measurePostgresCalls } from './postgres-calls.ts'
 import { measureRehearsals } from './rehearsals.ts'
 import { report } from './report/report.ts'
 import { type Conditions, medianEs256, medianRows, type Results, worsePoints } from './results.ts'
@@ -79,6 +80,7 @@ async function measure(
     measured.push(await runRound(bench))
   }
   const ledger = isChosen(options, 'ledger') ? await measureLedger(children, directory, seconds) : null
+  const postgres = await measurePostgresCalls(bench)
   return {
     conditions,
     rows: medianRows(measured),
@@ -92,6 +94,8 @@ async function measure(
     streams: await measureStreams(bench, options.against),
     postgres: await measurePostgres(bench),
     postgresRoom: await measureServerRoom(bench),
+    postgresCalls: postgres.calls,
+    postgresIdle: postgres.idle,
     callCost: ledger?.call ?? null,
     es256: medianEs256(measured),
     fault: await measureFault(bench),

@@ -32,6 +32,8 @@ const NOTHING: Results = {
     fullStart: null,
     ledger: [],
     postgres: [],
+    postgresCalls: [],
+    postgresIdle: [],
     rehearsals: [],
     dashboards: [],
     proofs: null,
@@ -149,7 +151,7 @@ t.test('the short form measures every point that a target asks for', (t) => {
     })),
   )
   const missing = targetsOf({ ...NOTHING, rows, streams }).filter((target) => isMet(target) === null)
-  const others = /× 0\.6\.4|heap|ES256|ledger alone|a row |ready/
+  const others = /PostgreSQL: |× 0\.6\.4|heap|ES256|ledger alone|a row |ready/
   const named = missing.map(({ figure, unit }) => `${figure} ${unit}`)
   t.strictSame(
     named.filter((figure) => !others.test(figure)),
@@ -199,5 +201,40 @@ t.test('rehearsals are tables, and judged by a million decisions alone', (t) => 
   t.match(whole, /rehearsal of 1,000,000 decisions, sqlite, ms +\| +≤ 3,000 .* yes/)
   t.match(whole, /preview of one principal, 30 days, sqlite, ms +\| +≤ 100 .* NO/)
   t.notMatch(report({ ...NOTHING, rehearsals: [{ ...found, decisions: 5 }] }), /rehearsal of 1,000,000/)
+  t.end()
+})
+
+t.test('PostgreSQL is judged at c=64, four gateways by one, and the idle one that asks most', (t) => {
+  const point = (gateways: number, serverUs: number | null) => ({
+    ...{
+      gateways,
+      connections: 64,
+      perSecond: 900,
+      p50: 1_000,
+      p99: 3_000,
+      errors: 0,
+      gatewaysUs: 300,
+      serverUs,
+    },
+    ...{ walBytes: 2_400, statements: 0.4, roundTrips: 0.2, callsPerCommit: 24 },
+  })
+  const results: Results = {
+    ...NOTHING,
+    postgresCalls: [point(1, 100), { ...point(1, 900), connections: 1 }, point(4, 150)],
+    postgresIdle: [
+      { gateways: 1, most: 5, all: 5 },
+      { gateways: 4, most: 5.5, all: 16 },
+    ],
+  }
+  const found = (named: string) => targetsOf(results).find(({ figure }) => figure.includes(named))
+  t.equal(found('its CPU per call, c=64')?.reached, 100)
+  t.equal(found('with four gateways')?.reached, 1.5)
+  t.equal(found('idle gateway')?.reached, 5.5)
+  const elsewhere = { ...NOTHING, postgresCalls: [point(1, null)] }
+  t.equal(
+    targetsOf(elsewhere).find(({ figure }) => figure.includes('its CPU per call, c=64'))?.reached,
+    undefined,
+  )
+  t.match(report(results), /### Whole calls on PostgreSQL\n\n\| gateways/)
   t.end()
 })

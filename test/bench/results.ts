@@ -8,6 +8,7 @@ import type { ProofsPoint } from './filled/proofs.ts'
 import type { Found } from './ground/peers/peers.ts'
 import type { Pair } from './pairs.ts'
 import type { PostgresPoint } from './postgres.ts'
+import type { PostgresCalls, PostgresIdle } from './postgres-calls.ts'
 import type { RehearsalPoint } from './rehearsals.ts'
 import { type Row, rowOf } from './row.ts'
 import type { Round } from './run.ts'
@@ -42,6 +43,9 @@ export interface Results {
   readonly postgres: readonly PostgresPoint[]
   /** What a call takes of the server. Absent, or null: it was not measured. */
   readonly postgresRoom?: PostgresRoom | null
+  /** Whole calls there, and what gateways ask that have nothing to do. */
+  readonly postgresCalls: readonly PostgresCalls[]
+  readonly postgresIdle: readonly PostgresIdle[]
   /** Over a month of calls, on each engine that was asked for. */
   readonly rehearsals: readonly RehearsalPoint[]
   /** On each engine that was asked for. */

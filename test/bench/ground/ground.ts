@@ -43,10 +43,14 @@ export interface Ground {
 
 /**
  * Makes a CA, a database with three agents and two MCP servers (the upstream, which must run), the operator's
- * files, and PEM files for the servers that are not ours.
+ * files, and PEM files for the servers that are not ours. `more`: settings of the gateways.
  */
-export async function layGround(directory: string, upstreamPort: number): Promise<Ground> {
-  const env = await operatorsEnv(directory, upstreamPort)
+export async function layGround(
+  directory: string,
+  upstreamPort: number,
+  more: Ground['env'] = {},
+): Promise<Ground> {
+  const env = { ...(await operatorsEnv(directory, upstreamPort)), ...more }
   const settings = readSettings(env, directory)
   const agents = await withControl(settings, (call) => enrollAgents(call, upstreamPort))
   const dataDirectory = await openDataDirectory(settings, 1_024, Date.now())

@@ -16,6 +16,28 @@ export function cpuUsOf(pid: number): number | null {
   return (Number(fields[11]) + Number(fields[12])) * TICK_US
 }
 
+/**
+ * Reads the processor time of a PostgreSQL server so far, all its processes together, by one of its backends. µs.
+ * Null where it runs elsewhere.
+ */
+export function cpuUsOfServer(backend: number): number | null {
+  if (firstWord(`/proc/${backend}/comm`).trim() !== 'postgres') return null
+  const parent = statOf(backend)[1] ?? 0
+  const children = firstLine(`/proc/${parent}/task/${parent}/children`).split(' ').filter(Boolean)
+  const [, , , , , , , , , , , user = 0, system = 0, endedUser = 0, endedSystem = 0] = statOf(parent)
+  const living = children.reduce((sum, pid) => sum + (cpuUsOf(Number(pid)) ?? 0), 0)
+  return living + (user + system + endedUser + endedSystem) * TICK_US
+}
+
+/** The numbers of a process behind its name: its state is none, and its parent the second. */
+function statOf(pid: number): readonly number[] {
+  const stat = read(`/proc/${pid}/stat`) ?? ''
+  return stat
+    .slice(stat.lastIndexOf(')') + 2)
+    .split(' ')
+    .map(Number)
+}
+
 /** Reads the resident memory of a process. MiB. Null where there is no /proc. */
 export function rssMbOf(pid: number): number | null {
   const kib = /^VmRSS:\s+(\d+) kB$/m.exec(read(`/proc/${pid}/status`) ?? '')?.[1]
@@ -43,6 +65,7 @@ function threadTimes(): ReadonlyMap<string, number> {
 
 const TASKS = '/proc/self/task'
 // A thread may end between two looks.
+const firstLine = (path: string): string => (read(path) ?? '').trim()
 const firstWord = (path: string): string => (read(path) ?? '0').split(' ')[0] ?? '0'
 
 /** Reads how many files a process of ours may have open. Infinity where there is no /proc. */

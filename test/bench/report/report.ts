@@ -12,6 +12,8 @@ const SECTIONS: readonly (readonly [heading: string, records: (results: Results)
   ['The ledger', ({ ledger }) => ledger],
   ['A row of a call', ({ callCost }) => present(callCost)],
   ['The ledger on PostgreSQL', ({ postgres }) => postgres],
+  ['Whole calls on PostgreSQL', ({ postgresCalls }) => postgresCalls],
+  ['Idle gateways on PostgreSQL', ({ postgresIdle }) => postgresIdle],
   ['Start', ({ startUp, fullStart }) => [...present(startUp), ...present(fullStart)]],
   ['Rehearsals', ({ rehearsals }) => rehearsals],
   ['The dashboard', ({ dashboards }) => dashboards],

@@ -208,9 +208,38 @@ export function targetsOf(results: Results): readonly Target[] {
     target('memory, 10,000 idle connections', 'MiB', most(1_024), at(GATEWAY_IDLE, 'idle', 10_000)?.rssMb),
     target('ready on an existing data directory', 'ms', most(1_000), startUp?.readyMs),
     ...results.rehearsals.flatMap(targetsOfRehearsals),
+    ...targetsOnPostgres(results),
     target('ready with 5,000,000 rows', 'ms', most(2_000), of5M(fullStart)?.readyMs),
   ]
 }
+
+function targetsOnPostgres({ postgresCalls, postgresIdle }: Results): readonly Target[] {
+  const at = (gateways: number) =>
+    postgresCalls.find((point) => point.gateways === gateways && point.connections === 64)
+  const [one, four] = [at(1), at(4)]
+  const target = (
+    figure: string,
+    unit: string,
+    want: Wanted,
+    reached: number | null | undefined,
+  ): Target => ({
+    ...{ figure: `PostgreSQL: ${figure}`, unit, wanted: want, reached: reached ?? undefined },
+  })
+  return [
+    target('its CPU per call, c=64', 'µs', most(150, 100), one?.serverUs),
+    target('its WAL per call, c=64', 'bytes', most(2_500), one?.walBytes),
+    target(
+      'its CPU per call with four gateways',
+      '× with one',
+      most(1.2, 1, 2),
+      over(four?.serverUs, one?.serverUs),
+    ),
+    target('statements of an idle gateway', 'per s', most(6, undefined, 1), mostOf(postgresIdle)),
+  ]
+}
+
+const mostOf = (idle: Results['postgresIdle']): number | undefined =>
+  idle.length > 0 ? Math.max(...idle.map(({ most: asked }) => asked)) : undefined
 
 function targetsOfRehearsals({
   engine,

@@ -17,7 +17,7 @@ export interface CountedWay {
 const SILENT_TURNS = 3
 
 /** Makes a way to the server of a URL of test/support/db/postgres/cluster.ts. Gone with its test. */
-export async function countedWay(t: Test, url: string): Promise<CountedWay> {
+export async function countedWay(t: Pick<Test, 'teardown'>, url: string): Promise<CountedWay> {
   const directory = await mkdtemp(join(tmpdir(), 'sallyport-way-'))
   const target = new URL(url).searchParams.get('host') ?? ''
   const file = '.s.PGSQL.5432'
