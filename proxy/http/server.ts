@@ -6,6 +6,7 @@ import { Refusal } from '../../plugins/refusal.ts'
 import { acceptTlsConnections, type TlsAcceptOptions } from '../tls/doorkeeper.ts'
 import { LINGER_LIMITS } from '../tls/lingering.ts'
 import { attachRequestListener, rawRefusal } from './framing.ts'
+import { MAX_ROOM_WAIT_MS } from './memory/waiting-line.ts'
 
 /** The time limits of a connection. ms. Node's defaults protect nobody (docs/threats.md#t9). */
 export interface ConnectionTimers {
@@ -15,6 +16,8 @@ export interface ConnectionTimers {
   readonly headersMs: number
   /** The time from the first byte of a request to the end of its body. */
   readonly requestMs: number
+  /** The time that a body waits unread for room in memory. */
+  readonly roomMs: number
   /** The time between two requests of one connection; longer than Go's clients keep theirs, for 90 s. */
   readonly keepAliveMs: number
   /** The interval at which the limits above are checked: each may be exceeded by so much. */
@@ -29,6 +32,7 @@ export const DEFAULT_TIMERS: ConnectionTimers = {
   handshakeMs: 5_000,
   headersMs: 10_000,
   requestMs: 120_000,
+  roomMs: MAX_ROOM_WAIT_MS,
   keepAliveMs: 95_000,
   checkMs: 500,
   writeStallMs: 60_000,

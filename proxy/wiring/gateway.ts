@@ -160,7 +160,8 @@ async function openGateway(opening: OpenOptions): Promise<Gateway> {
   const { settings } = dataDirectory
   const clocks = { clock, monotonic: options.monotonic ?? monotonicClock }
   const { env = process.env, nameServers, descriptorLimit = readDescriptorLimit() } = options
-  const around = { env, nameServers, descriptorLimit }
+  const timers = { ...DEFAULT_TIMERS, ...options.timers }
+  const around = { env, nameServers, descriptorLimit, roomMs: timers.roomMs }
   const services = await openServices(dataDirectory, logs, clocks, around)
   const { metrics, drain, budget, ledger } = services
   const inForce = swappableConfiguration(services, opening.configuration)
@@ -174,7 +175,6 @@ async function openGateway(opening: OpenOptions): Promise<Gateway> {
   const note: WriteServiceRow = (action, detail, judgedBy = digest()) =>
     ledger.commit({ entries: [serviceEntry(action, 'success', detail, clock(), judgedBy)] })
 
-  const timers = { ...DEFAULT_TIMERS, ...options.timers }
   const serving = (place: keyof GatewayRouters) =>
     createRequestListener({
       mounted: inForce.mounted[place],

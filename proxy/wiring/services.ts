@@ -171,6 +171,8 @@ interface ProcessSurroundings {
   readonly env: EnvironmentVariables
   /** Default: the machine's. */
   readonly nameServers?: readonly string[] | undefined
+  /** The time that a body waits for room. ms. */
+  readonly roomMs: number
 }
 
 /**
@@ -181,7 +183,7 @@ export async function openServices(
   dataDirectory: DataDirectory,
   logs: GatewayLogs,
   { clock, monotonic }: GatewayClocks,
-  { env, nameServers, descriptorLimit }: ProcessSurroundings,
+  { env, nameServers, descriptorLimit, roomMs }: ProcessSurroundings,
 ): Promise<GatewayServices> {
   const { settings, database, ledger, passphrase } = dataDirectory
   const outcomes = new OutcomeWriter(ledger, database, (error) =>
@@ -229,6 +231,7 @@ export async function openServices(
     held,
     () => metrics.overBudget.inc(),
     () => metrics.waitedForBudget.inc(),
+    roomMs,
   )
   const descriptors = new FileDescriptors(settings.adminListen !== null, descriptorLimit, (outcome) =>
     metrics.fullConnections.inc({ outcome }),

@@ -237,7 +237,10 @@ await t.test('who reads while it writes gets the same refusals', async (t) => {
 })
 
 await t.test('a door that is shut for a while says so to who writes first, and to who reads', async (t) => {
-  const gateway = await testGateway(t, { settings: { MCP_PROXY_HELD_MIB: '64' } })
+  const gateway = await testGateway(t, {
+    settings: { MCP_PROXY_HELD_MIB: '64' },
+    timers: { roomMs: 200 },
+  })
   const as = await gateway.enroll('bot', ['llm.chat'])
   // What it holds already leaves it no room for more.
   const { send, socket } = await rawConnect(t, gateway, as)

@@ -205,6 +205,20 @@ await t.test('A4: a sender that sends nothing on keeps room only for what has co
   t.equal(await heldSoon(gateway, (bytes) => bytes === MIB), MIB)
 })
 
+await t.test('A4: a body that finds no room in time is refused, and a row says so', async (t) => {
+  const gateway = await testGateway(t, { settings: SMALL, timers: { roomMs: 200 } })
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  await upload(t, gateway, bot, [`content-length: ${12 * MIB}`], 11)
+  await heldSoon(gateway, (bytes) => bytes >= 11 * MIB)
+  const { status, headers, json } = await honest(gateway, bot, 4)
+  t.match(
+    { status, headers, json },
+    { status: 503, headers: { 'retry-after': '1' }, json: { reason: 'overloaded' } },
+  )
+  const { denied } = await settledCalls(gateway)
+  t.match(denied, [{ detail: { reason: 'overloaded' } }])
+})
+
 await t.test('A4: a body is let go of with its call, though its connection stays', async (t) => {
   const gateway = await testGateway(t)
   const bot = await gateway.enroll('bot', ['llm.chat'])

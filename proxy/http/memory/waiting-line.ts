@@ -1,7 +1,7 @@
 import type { HangupSignal } from '../../../plugins/plugin.ts'
 
 /** The longest time that one waits. ms. */
-const MAX_WAIT_MS = 20_000
+export const MAX_ROOM_WAIT_MS = 20_000
 /** After so long nothing of its holder's that came later goes before it. ms. */
 const PATIENCE_MS = 5_000
 /** The most that wait, and a quarter of them. Each has some 64 KiB that came before it was not read on. */
@@ -26,8 +26,8 @@ export class WaitingLine {
   length = 0
   #isOffering = false
 
-  /** `waitMs`: default: {@link MAX_WAIT_MS}. */
-  constructor(waitMs = MAX_WAIT_MS) {
+  /** `waitMs`: default: {@link MAX_ROOM_WAIT_MS}. */
+  constructor(waitMs = MAX_ROOM_WAIT_MS) {
     this.#waitMs = waitMs
   }
 
