@@ -11,6 +11,3 @@ export const CLOSE_BRACE = 0x7d
 export const ENDS_WORD = Uint8Array.from({ length: 256 }, (_, byte) =>
   Number(Buffer.from(' \n\r\t",:[]{}').includes(byte)),
 )
-
-export const isSpace = (byte: number | undefined): boolean =>
-  byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09

@@ -1,6 +1,33 @@
 import { endianness } from 'node:os'
 import { BACKSLASH, QUOTE } from './bytes.ts'
 
+/** Names of callers are few, and most stand in every message: so many are known by their bytes. */
+const KNOWN: string[] = Array.from({ length: 512 }, () => '')
+/** Bytes. A longer name is read anew each time. */
+const MAX_KNOWN = 64
+
+/** Reads a name that is written without an escape, in valid UTF-8. */
+export function nameText(bytes: Buffer, start: number, end: number): string {
+  const length = end - start
+  if (length > MAX_KNOWN) return bytes.toString('utf8', start, end)
+  let hash = length
+  for (let at = start; at < end; at += 1) hash = (Math.imul(hash, 31) + (bytes[at] ?? 0)) | 0
+  const place = (hash ^ (hash >>> 9)) & (KNOWN.length - 1)
+  const known = KNOWN[place] ?? ''
+  if (known.length === length && isWrittenAt(known, bytes, start)) return known
+  const name = bytes.toString('utf8', start, end)
+  // In ASCII alone a letter is a byte.
+  if (name.length === length) KNOWN[place] = name
+  return name
+}
+
+function isWrittenAt(known: string, bytes: Buffer, start: number): boolean {
+  for (let index = 0; index < known.length; index += 1) {
+    if (known.charCodeAt(index) !== bytes[start + index]) return false
+  }
+  return true
+}
+
 /** Bytes of a name that is looked at here. */
 const MAX_NAME = 64
 const SPACE = 0x20
@@ -11,6 +38,9 @@ const IS_LITTLE_ENDIAN = endianness() === 'LE'
 const IS_SPECIAL = Uint8Array.from({ length: 256 }, (_, byte) =>
   Number(byte < SPACE || byte === QUOTE || byte === BACKSLASH),
 )
+
+export const isSpace = (byte: number | undefined): boolean =>
+  byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09
 
 /** Finds the bytes of JSON strings that do not stand for themselves. */
 export class PlainBytes {

@@ -8,14 +8,12 @@ import {
   COLON,
   COMMA,
   ENDS_WORD,
-  isSpace,
   OPEN_BRACE,
   OPEN_BRACKET,
   QUOTE,
 } from './bytes.ts'
-import { nameText } from './name-text.ts'
 import { pieceEnd } from './pieces.ts'
-import { PlainBytes } from './plain-bytes.ts'
+import { isSpace, nameText, PlainBytes } from './plain-bytes.ts'
 import { buildValue, type JsonScan, type JsonSpan, LazyScan } from './value.ts'
 
 export type { JsonScan, JsonSpan } from './value.ts'

@@ -1,16 +1,8 @@
 import type { UnknownRecord } from '../../db/support/json.ts'
 import type { WorkSteps } from '../turns.ts'
-import {
-  CLOSE_BRACE,
-  CLOSE_BRACKET,
-  COMMA,
-  ENDS_WORD,
-  isSpace,
-  OPEN_BRACE,
-  OPEN_BRACKET,
-  QUOTE,
-} from './bytes.ts'
+import { CLOSE_BRACE, CLOSE_BRACKET, COMMA, ENDS_WORD, OPEN_BRACE, OPEN_BRACKET, QUOTE } from './bytes.ts'
 import { pieceEnd } from './pieces.ts'
+import { isSpace } from './plain-bytes.ts'
 
 /** The place of a value in the text. Byte offsets, `end` exclusive, without the white space around it. */
 export interface JsonSpan {

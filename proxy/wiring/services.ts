@@ -172,7 +172,7 @@ interface ProcessSurroundings {
   /** Default: the machine's. */
   readonly nameServers?: readonly string[] | undefined
   /** The time that a body waits for room. ms. */
-  readonly roomMs: number
+  readonly roomMs?: number
 }
 
 /**

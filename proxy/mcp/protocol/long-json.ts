@@ -5,12 +5,11 @@ import {
   CLOSE_BRACKET,
   COLON,
   COMMA,
-  isSpace,
   OPEN_BRACE,
   OPEN_BRACKET,
   QUOTE,
 } from '../../../plugins/json-body/bytes.ts'
-import { PlainBytes } from '../../../plugins/json-body/plain-bytes.ts'
+import { isSpace, PlainBytes } from '../../../plugins/json-body/plain-bytes.ts'
 import type { WorkSteps } from '../../../plugins/turns.ts'
 
 // The bounds of scanJson (plugins/json-body/scan.ts): a long text is taken if and only if that takes it.
