@@ -13,6 +13,8 @@ interface Described {
 /** The demand of each route of administration (docs/operators.md#capabilities), by the beginning of its path. */
 function expectedOf(method: string, path: string): string {
   if (/^\/v1\/admin\/audit(\/|$)/.test(path)) return 'admin.audit'
+  // It tells of calls.
+  if (method === 'GET' && path.endsWith('/dpop-jwk')) return 'admin.audit'
   if (method === 'GET') return 'admin.read'
   const rules: readonly (readonly [RegExp, string])[] = [
     [/^\/v1\/admin\/operators/, 'admin.operators'],

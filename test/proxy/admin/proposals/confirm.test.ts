@@ -54,7 +54,10 @@ await t.test(
     await machine('DELETE', `${operators}::alice`)
     t.equal((await bob(...confirm(one))).status, 412)
     await machine('POST', `${operators}::alice/reactivate`)
-    t.equal((await bob(...confirm(one))).json.message, 'This proposal is already void. To make the change, propose it again.')
+    t.equal(
+      (await bob(...confirm(one))).json.message,
+      'This proposal is already void. To make the change, propose it again.',
+    )
     t.equal(await statusOf(one), 'void')
     t.equal((await bob(...confirm(other))).status, 200, 'the one that nobody has looked at meanwhile')
     t.same(await held(), ['x.y'])
