@@ -19,6 +19,7 @@ import {
   joinHtml,
   relativeTime,
 } from '../frame/parts.ts'
+import { actionText, gateLine, ledgerWord, reasonWords } from '../frame/words.ts'
 import { renderVerdict, rowReason } from './calls.ts'
 
 /** The authority that a decision names (docs/ledger.md#authority). */
@@ -73,7 +74,9 @@ const saidBy = ({ verdict, shadow }: UnknownRecord): string =>
   shadow === true ? `${valueText(verdict)}, and only watches` : valueText(verdict)
 
 const gate = (name: string, passed: boolean, says: HtmlFragment | string, row: AuditRow): HtmlFragment =>
-  html`<li class="${passed ? 'passed' : 'failed'}"><b>${passed ? '✓' : '✗'} ${name}</b> ${says}${passed ? '' : html` <b>${rowReason(row) ?? ''}</b>`}</li>`
+  gateLine(name, passed, passed ? says : html`${says} <b>${whyOf(row)}</b>`)
+
+const whyOf = (row: AuditRow): HtmlFragment => reasonWords(rowReason(row), row.detail.required_capability)
 
 const valueText = (value: unknown): string =>
   typeof value === 'string' ? value : value === undefined ? '' : JSON.stringify(value)
@@ -158,9 +161,9 @@ export const whyPage: DashboardPage = async (dashboard, facts) => {
   const outcome = later.at(-1) ?? null
   const who = decision.principal_name ?? decision.principal_id ?? 'nobody'
   return {
-    title: `Why: ${decision.action}`,
+    title: `Why: ${actionText(decision.action)}`,
     section: '/proxy/activity',
-    body: html`<p class="lead">${renderVerdict(decision, outcome)} <b>${who}</b> ${decision.action} ${decision.tool ?? decision.model ?? ''} ${relativeTime(decision.recorded_at, facts.at)}${rowReason(decision) === null ? '' : `: ${rowReason(decision)}`}</p>
+    body: html`<p class="lead">${renderVerdict(decision, outcome)} <b>${who}</b> ${actionText(decision.action)} ${decision.tool ?? decision.model ?? ''} ${ledgerWord(decision.action)} ${relativeTime(decision.recorded_at, facts.at)}${rowReason(decision) === null ? '' : html`: ${whyOf(decision)}`}</p>
 ${isJudged(decision) ? renderDecision(decision, await findGrantingRow(dashboard, facts, decision)) : html`<section class="card"><h2>A change, not a call</h2>${renderOutcome(decision)}</section>`}
 ${htmlIf(outcome !== null, () => html`<section class="card"><h2>What happened next</h2>${renderOutcome(outcome)}</section>`)}
 ${await ledgerCard(dashboard, id, rows)}`,
@@ -189,7 +192,7 @@ function renderDecisionBasis(decision: AuditRow, granted: AuditRow | null): Html
       'Granted by the row',
       granted === null
         ? ''
-        : html`<a href="/proxy/activity/${granted.request_id ?? ''}">${granted.action}</a> of ${granted.principal_name ?? granted.principal_id ?? ''}, ${granted.recorded_at}`,
+        : html`<a href="/proxy/activity/${granted.request_id ?? ''}">${actionText(granted.action)}</a> ${ledgerWord(granted.action)} of ${granted.principal_name ?? granted.principal_id ?? ''}, ${granted.recorded_at}`,
     ],
     ...Object.entries(rowAuthority(decision))
       .filter(([name]) => !shown.has(name))

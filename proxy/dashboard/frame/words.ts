@@ -32,9 +32,31 @@ const REASONS: Readonly<Record<string, string>> = {
   token_invalid: 'token not valid',
 }
 
+/** The checks of a call, in words. */
+const GATES: Readonly<Record<string, string>> = {
+  origin: 'website',
+  pin: 'certificate',
+  dpop: 'proof of possession',
+  api_key: 'API key',
+  json_body: 'body',
+  mcp_peek: 'message',
+  mcp_message: 'message',
+  mcp_door: 'session',
+  mcp_resource_path: 'server',
+  llm_call: 'model',
+  llm_members: 'members of the call',
+  mcp_target: 'tool and binding',
+  mcp_tool: 'approved definition',
+  mcp_state: 'session',
+}
+
 const spelledOut = (word: string): string => word.replace('.', ': ').replaceAll('_', ' ')
 
 export const actionText = (action: string): string => ACTIONS[action] ?? spelledOut(action)
+
+/** The line of a check that was passed or not, and what it found. */
+export const gateLine = (name: string, passed: boolean, found: HtmlFragment | string): HtmlFragment =>
+  html`<li class="${passed ? 'passed' : 'failed'}"><b>${passed ? '✓' : '✗'} ${GATES[name] ?? spelledOut(name)}</b> ${name in GATES ? ledgerWord(name) : ''} ${found}</li>`
 
 /** Says why, with the ledger's word beside it. `token`: the capability that it is about. */
 export function reasonWords(reason: string | null, token: unknown): HtmlFragment {

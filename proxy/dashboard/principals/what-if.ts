@@ -12,6 +12,7 @@ import {
   pathOf,
   problemList,
 } from '../frame/parts.ts'
+import { gateLine, reasonWords } from '../frame/words.ts'
 import { type CallerPlural, PRINCIPAL_PAGES, readPrincipalDetail } from './kinds.ts'
 
 /** Asks for a model or a tool: the card of a principal's page, and the head of the answer's. */
@@ -65,10 +66,15 @@ const verdictCard = (
   who: string,
   what: string,
 ): HtmlFragment =>
-  html`<p class="${allowed ? 'notice' : 'problem'}" role="status"><b>${who}</b> ${allowed ? 'may call' : 'may not call'} <b>${what}</b> now${refusal === null ? '.' : html`: <code>${refusal.reason}</code>. ${refusal.message}`}</p>
+  html`<p class="${allowed ? 'notice' : 'problem'}" role="status"><b>${who}</b> ${allowed ? 'may call' : 'may not call'} <b>${what}</b> now${refusal === null ? '.' : html`: ${reasonWords(refusal.reason, demanded[0])}. ${refusal.message}`}</p>
 <section class="card"><h2>The checks, in order</h2><ol class="gates">${joinHtml(
-    gates.map(
-      ({ gate, verdict }) =>
-        html`<li class="${verdict === 'refuse' ? 'failed' : 'passed'}"><b>${verdict === 'refuse' ? '✗' : '✓'} ${gate}</b> ${gate === 'capability' && demanded.length > 0 ? html`demands ${capabilityTokens(demanded)}` : NOTES[verdict]}</li>`,
+    gates.map(({ gate, verdict }) =>
+      gateLine(
+        gate,
+        verdict !== 'refuse',
+        gate === 'capability' && demanded.length > 0
+          ? html`demands ${capabilityTokens(demanded)}`
+          : NOTES[verdict],
+      ),
     ),
   )}</ol>${htmlIf(allowed && providers.length > 0, () => html`<p>It would be asked of ${providers.join(', then ')}.</p>`)}</section>`

@@ -34,6 +34,11 @@ async function stage(t: Test) {
   return { gateway, clock, bot, none, chat, open: await openChromium(t, gateway) }
 }
 
+/** The rows that are higher than one line. Runs in the page. */
+const TALL = `[...document.querySelectorAll('#calls tbody tr')].filter(
+  (row) => row.getBoundingClientRect().height > 2.6 * parseFloat(getComputedStyle(document.documentElement).fontSize),
+).map((row) => row.textContent)`
+
 const CALLS = '#calls a.row'
 const shown = (page: Page): Promise<number> => page.locator(CALLS, { hasText: /model call/i }).count()
 const bar = (page: Page, from: string) => page.locator(`#chart a[data-since="2026-11-20T${from}:00.000Z"]`)
@@ -57,6 +62,7 @@ await t.test(
     page.on('pageerror', (error) => errors.push(String(error)))
     await signIn(page, gateway)
     await shows(t, page, 3, 'as it was')
+    t.strictSame(await page.evaluate(TALL), [], 'at 1,280 px each call is one line')
     const [follow, pause] = [
       page.getByRole('button', { name: 'Follow' }),
       page.getByRole('button', { name: 'Pause' }),

@@ -79,13 +79,17 @@ await t.test('Activity tells each call in one line, and its why page gate by gat
   t.match((await jar.ask('GET', grant)).text, />llm.chat<\/textarea>/, 'typed in, and not granted yet')
   t.notMatch(narrowed, /<td>acme::bot/)
   const why = (await jar.ask('GET', `/proxy/activity/${String(refused.headers['x-request-id'])}`)).text
-  t.match(why, /✓ pin/)
+  t.match(why, /✓ certificate<\/b> <code class="faint">pin</)
   t.match(why, /✗ capability/)
   t.match(why, /llm\.chat/)
   const allowed = (await jar.ask('GET', `/proxy/activity/${String(ok.headers['x-request-id'])}`)).text
   t.match(allowed, /✓ capability/)
   t.match(allowed, /Capabilities held then<\/dt><dd><span class="token">llm\.chat</)
-  t.match(allowed, />agent\.created<\/a> of admin/, 'by the row that granted it')
+  t.match(
+    allowed,
+    />agent: created<\/a> <code class="faint">agent\.created<\/code> of admin/,
+    'by the row that granted it',
+  )
   t.equal((await jar.ask('GET', '/proxy/activity/req_nothing')).status, 404)
   t.equal((await jar.ask('GET', '/proxy/activity?since=never')).status, 422)
 })
