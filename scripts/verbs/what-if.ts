@@ -2,9 +2,9 @@ import type { WhatIfVerdict } from '../../proxy/admin/principals/what-if.ts'
 import { expectStatus } from '../admin/call.ts'
 import { DOOR_NOTES, DOOR_OPTIONS, withAdministration } from '../admin/door.ts'
 import { callerPath, principalIn } from '../admin/looking-back.ts'
-import { alignColumns, jsonLines, printableLines } from '../admin/printable.ts'
+import { alignColumns, jsonLines } from '../admin/printable.ts'
 import { verbOf, WrongUsage } from '../command.ts'
-import { printVerbatim } from '../print.ts'
+import { print } from '../print.ts'
 
 export const verb = verbOf({
   name: 'sallyport what-if',
@@ -24,7 +24,7 @@ export const verb = verbOf({
     const found = await withAdministration(door, async (call) =>
       expectStatus<WhatIfVerdict>(await call('GET', `${callerPath(principal)}/what-if?${query}`), 200),
     )
-    printVerbatim(printableLines(json ? jsonLines(found) : linesOf(found)))
+    print(...(json ? jsonLines(found) : linesOf(found)))
     return found.allowed ? 0 : 1
   },
 })
