@@ -169,6 +169,11 @@ export function acceptTlsConnections(
     }
     const pending = handshakes.enter(address, senderAt(address), steps, ticks)
     socket.once('close', () => handshakes.over(pending))
+    // One whose PROXY header was read may end, or break, before it is read on.
+    socket.once('end', () => {
+      if (!inbound) socket.destroy()
+    })
+    socket.on('error', () => {})
   }
 
   const receive = (

@@ -173,6 +173,8 @@ export class PendingHandshakes {
   readonly #silent = new Set<PendingHandshake>()
   #count = 0
   #begunCount = 0
+  /** Those of them whose first bytes have come. */
+  #heardCount = 0
   #behind = 0
   #looks = false
   readonly #pace = new HandshakePace(performance.now())
@@ -210,6 +212,7 @@ export class PendingHandshakes {
     if (handshake.state === 'silent') this.#setState(handshake, 'behind')
     if (handshake.state !== 'behind' || handshake.isHeard) return
     handshake.isHeard = true
+    this.#heardCount += 1
     this.#looking.add(handshake)
     this.#lookLater()
   }
@@ -231,6 +234,7 @@ export class PendingHandshakes {
     if (state === 'over') return
     this.#setState(handshake, 'over')
     this.#looking.delete(handshake)
+    if (handshake.isHeard) this.#heardCount -= 1
     this.#resize(crowd, -1)
     if (crowd.begun.delete(handshake)) {
       this.#begunCount -= 1
@@ -333,12 +337,12 @@ export class PendingHandshakes {
   #beginMore(): void {
     const most = this.#pace.mostBegun(performance.now())
     for (let looks = MAX_LOOKED_AT; looks > 0 && this.#behind < MAX_BEHIND; looks -= 1) {
-      if (this.#begunCount >= most) return
       const crowd = this.#queue.takeFairly(performance.now())
       if (!crowd) return
       crowd.isQueued = false
       const handshake = crowd.oldestWaiting
-      if (handshake && this.#makeRoom(crowd)) {
+      const keepsUp = this.#heardCount < most || this.#crowdBeside(crowd) !== null
+      if (handshake && keepsUp && this.#makeRoom(crowd)) {
         this.#looking.add(handshake)
         this.#setBegun(handshake, 'behind')
         handshake.steps.begin()
@@ -350,10 +354,14 @@ export class PendingHandshakes {
   /** Returns true if another of this crowd may begin: a silent one of a larger crowd goes for it, if need be. */
   #makeRoom(crowd: AddressCrowd): boolean {
     if (this.#begunCount < this.#maxBegun) return true
-    const { largest } = this.#begun
-    const isCrowd = largest && largest.begun.size > Math.max(MIN_CROWD, crowd.begun.size + 1)
-    const victim = isCrowd ? largest.newestSilent : undefined
+    const victim = this.#crowdBeside(crowd)?.newestSilent
     this.#end(victim, 'too_many_handshakes')
     return victim !== undefined
+  }
+
+  /** Returns the address of which most are read, if they are many beside those of this one. */
+  #crowdBeside(crowd: AddressCrowd): AddressCrowd | null {
+    const { largest } = this.#begun
+    return largest && largest.begun.size > Math.max(MIN_CROWD, crowd.begun.size + 1) ? largest : null
   }
 }

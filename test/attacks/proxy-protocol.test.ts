@@ -225,13 +225,13 @@ await t.test('a crowd behind the balancer pushes out itself, and nobody else beh
     connection.socket.write(header2({ source }))
     return connection
   }
-  const crowd = await Promise.all(Array.from({ length: 2_060 }, () => named('192.0.2.2')))
-  // 2,048 at once.
-  await Promise.race(crowd.map(({ closed }) => closed))
+  const began = performance.now()
+  const crowd = await Promise.all(Array.from({ length: 2_100 }, () => named('192.0.2.2')))
   const honest = await named('192.0.2.1')
-  crowd.push(...(await Promise.all(Array.from({ length: 40 }, () => named('192.0.2.2')))))
   const relayed = { header: header2({ source: '192.0.2.3' }) }
-  t.equal(await through(t, gateway, { relayed, who: bot, path: '/v1/models' }), 200)
+  for (let call = 0; call < 3; call += 1)
+    t.equal(await through(t, gateway, { relayed, who: bot, path: '/v1/models' }), 200)
+  t.ok(performance.now() - began < 60_000, 'before the time of the first one is over')
   t.notOk(honest.socket.destroyed)
   t.ok((await faults(gateway, 'too_many_handshakes')) > 2_100 - 2_048)
   for (const { socket } of crowd) socket.destroy()
@@ -247,8 +247,10 @@ await t.test('a thousand headers that come a byte at a time keep nobody waiting'
     t.equal(await through(t, gateway, { relayed: { header }, who: bot, path: '/v1/models' }), 200)
   await sent
   t.equal(await through(t, gateway, { relayed: { header } }), 200)
+  const left = performance.now()
   for (const { socket } of drips) socket.end('!')
   // Each has become a handshake of the caller that it names, which has left.
   await Promise.all(drips.map(({ closed }) => closed))
+  t.ok(performance.now() - left < 60_000, 'at once, and not by the time of a handshake')
   t.equal(await faults(gateway, 'proxy_protocol'), 0)
 })
