@@ -77,9 +77,10 @@ await t.test('H1f what is looked through as it passes holds nobody up', (t) => {
     const chunk = Buffer.alloc(65_536, unit)
     let worst = 0
     for (let made = 0; made < 64; made += 1) {
-      const { user } = process.cpuUsage()
+      const before = process.threadCpuUsage()
       tap.observe(chunk)
-      worst = Math.max(worst, process.cpuUsage().user - user)
+      const { user, system } = process.threadCpuUsage(before)
+      worst = Math.max(worst, user + system)
     }
     t.ok(worst < 20_000, `${unit}: ${worst / 1000} ms of processor time for a chunk`)
   }

@@ -37,5 +37,6 @@ t.test('50 changes of one set at once over three replicas', { skip: skipWithoutH
   t.same(await broken(stage, []), [])
 })
 
-const ROWS = `select stream, (leaf::json -> 'detail' ->> 'revision')::int as revision, leaf::json -> 'detail' -> 'capabilities' as capabilities
-  from audit_rows where action = 'agent.capabilities_patched' order by pg_xact_commit_timestamp(xmin), stream, seq`
+const ROWS = `select stream, (v.detail::json ->> 'revision')::int as revision, v.detail::json -> 'capabilities' as capabilities
+  from audit_log v join audit_rows r using (stream, seq) where v.action = 'agent.capabilities_patched'
+  order by pg_xact_commit_timestamp(r.xmin), stream, seq`

@@ -49,6 +49,6 @@ t.test('F-02 kill -9 of random replicas under load', { skip: skipWithoutHaproxy 
   t.match(json, { ok: true })
 })
 
-const ENDS = `select o.status, o.leaf::json -> 'detail' ->> 'reason' as reason, o.stream <> d.stream as elsewhere
-  from audit_rows d join audit_rows o on o.request_id = d.request_id and o.status not in ('allowed')
-  where d.status = 'allowed' and d.leaf::json ->> 'model' = any($1)`
+const ENDS = `select o.status, o.detail::json ->> 'reason' as reason, o.stream <> d.stream as elsewhere
+  from audit_log d join audit_log o on o.request_id = d.request_id and o.status not in ('allowed')
+  where d.status = 'allowed' and d.model = any($1)`

@@ -42,5 +42,5 @@ t.test(
   },
 )
 
-const CLOSED = `select 1 from audit_rows d join audit_rows o on o.request_id = d.request_id and o.status = 'unknown'
-  where d.status = 'allowed' and d.leaf::json ->> 'model' = any($1)`
+const CLOSED = `select 1 from audit_log d join audit_log o on o.request_id = d.request_id and o.status = 'unknown'
+  where d.status = 'allowed' and d.model = any($1)`
