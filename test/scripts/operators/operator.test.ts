@@ -216,7 +216,7 @@ await t.test('what cannot be understood or done is one sentence, and nothing is 
   const { place, local, as } = await stage(t)
   const alice = place('alice')
   const cases: readonly (readonly [RegExp, readonly string[]])[] = [
-    [/choose what to do: add, list, /, []],
+    [/choose what to do: add, invite, list, /, []],
     [/give one name: /, ['add']],
     [/give its capabilities: /, ['add', 'alice']],
     [/--role must be one of viewer, granter, auditor, owner, got "root"/, ['add', 'alice', '--role', 'root']],
