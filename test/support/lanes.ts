@@ -32,6 +32,8 @@ export const LONG: Readonly<Record<string, string>> = {
   ...because('every fault or every edit, one after the other', [
     'test/attacks/ledger-faults',
     'test/db/sqlite/ledger/sweep',
+    'test/proxy/admin/authority/rotation',
+    'test/proxy/boot/rotate-passphrase',
     'test/scripts/verifying/forgeries',
     'test/scripts/verifying/stamps',
     'test/scripts/verifying/stored-sweep',
