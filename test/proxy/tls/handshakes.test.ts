@@ -137,6 +137,26 @@ await t.test(
   },
 )
 
+await t.test(
+  'A1: neither clients that have said nothing nor a crowd that has said a half keeps another address waiting',
+  async (t) => {
+    for (const speaks of [false, true]) {
+      const { handshakes, begun, proceeded, ended, enter, answered } = room({ speaks })
+      for (let i = 0; i < 400; i += 1) enter('192.0.2.1', `crowd ${i}`)
+      for (let turn = 0; turn < 400; turn += 1) {
+        await turns(1)
+        for (const name of proceeded.splice(0)) answered(name)
+      }
+      t.equal(begun.length, speaks ? 256 : 400, 'as many as are kept up with; all of those that are silent')
+      enter('198.51.100.1', 'honest')
+      await turns(5)
+      t.equal(begun.at(-1), 'honest')
+      t.same(ended, [], 'and none goes for it')
+      handshakes.endAll()
+    }
+  },
+)
+
 await t.test('A1: of many addresses with a few each none goes for another one', async (t) => {
   const { handshakes, begun, ended, enter } = room({ limit: 40, speaks: false })
   for (let i = 0; i < 30; i += 1) enter(`192.0.2.${i % 6}`, `client ${i}`)
