@@ -175,6 +175,10 @@ const FOLLOW: Readonly<Record<string, readonly LedgerEntry[]>> = {
 }
 
 const CONTRADICT: Readonly<Record<string, readonly LedgerEntry[]>> = {
+  'a number in place of a truth of its mode': [
+    ...LLM,
+    decided(1, { authority: { mode: { egress_dpop_mode: 'optional', no_downgrade: 0 } } }),
+  ],
   'an SVID whose row names no CA': [...SVID, decided(1)],
   'an SVID by a CA of somebody else': [...SVID, by('ca2')],
   'an SVID by a CA that vouches no longer': [
