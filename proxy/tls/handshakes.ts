@@ -173,7 +173,7 @@ export class PendingHandshakes {
   readonly #silent = new Set<PendingHandshake>()
   #count = 0
   #begunCount = 0
-  /** Those of them whose first bytes have come. */
+  /** The number of these whose first bytes have come. */
   #heardCount = 0
   #behind = 0
   #looks = false
