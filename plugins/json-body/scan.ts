@@ -19,20 +19,20 @@ import { buildValue, type JsonScan, type JsonSpan, LazyScan } from './value.ts'
 export type { JsonScan, JsonSpan } from './value.ts'
 
 /** Deeper than any vendor's request, and far above the stack that a recursive reader behind us may spend. */
-const MAX_DEPTH = 64
+export const MAX_SCAN_DEPTH = 64
 /** Object members in the whole body. */
-const MAX_MEMBERS = 100_000
+export const MAX_SCAN_MEMBERS = 100_000
 /** Objects and arrays in the whole body. */
-const MAX_CONTAINERS = 100_000
+export const MAX_SCAN_CONTAINERS = 100_000
 /** Commas in the whole body. A batch of embedded tokens stays well below. */
-const MAX_VALUES = 1_000_000
+export const MAX_SCAN_VALUES = 1_000_000
 /** Characters of a member's name, and of a number: V8 hashes a longer name by its length alone. */
-const MAX_TOKEN = 16_383
+export const MAX_SCAN_TOKEN = 16_383
 /**
  * Members down to here are judged by name, so their names must be written plainly: V8's JSON.parse can read
  * an escaped name as another one that it has seen before (nodejs/node#63785).
  */
-const JUDGED_DEPTH = 2
+export const JUDGED_DEPTH = 2
 /** A step ends after so many tokens, or so many bytes; a string is read in pieces of so many bytes. */
 const STEP_TOKENS = 512
 const STEP_BYTES = 16_384
@@ -203,7 +203,7 @@ class Scanner {
       ;({ name, end } = this.#oddName(at))
     }
     this.#members += 1
-    this.#bound(this.#members, MAX_MEMBERS, 'members')
+    this.#bound(this.#members, MAX_SCAN_MEMBERS, 'members')
     inside.members += 1
     if (inside.members === MAX_NARROW + 1) this.wideAt.add(inside.at)
     const isListed = inside.listed !== null && inside.members <= MAX_NARROW + 1
@@ -222,8 +222,8 @@ class Scanner {
   #oddName(at: number): { readonly name: string; readonly end: number } {
     const end = this.#pieceEnd(at + 1)
     const name = readStringText(this.#bytes, at + 1, end)
-    if (this.#bytes[end] !== QUOTE || name.length > MAX_TOKEN) {
-      throw invalid(`has a member name longer than ${MAX_TOKEN} characters`, at)
+    if (this.#bytes[end] !== QUOTE || name.length > MAX_SCAN_TOKEN) {
+      throw invalid(`has a member name longer than ${MAX_SCAN_TOKEN} characters`, at)
     }
     // A name as long as it is written is written plainly.
     if (name.length !== end - at - 1 && this.#bytes.subarray(at, end).includes(BACKSLASH)) {
@@ -310,9 +310,9 @@ class Scanner {
   #open(isList: boolean, next: number): void {
     const outer = this.#inside()
     const at = this.#at
-    if (this.#depth === MAX_DEPTH) throw invalid(`is nested deeper than ${MAX_DEPTH}`, at)
+    if (this.#depth === MAX_SCAN_DEPTH) throw invalid(`is nested deeper than ${MAX_SCAN_DEPTH}`, at)
     this.#opened += 1
-    this.#bound(this.#opened, MAX_CONTAINERS, 'objects and arrays')
+    this.#bound(this.#opened, MAX_SCAN_CONTAINERS, 'objects and arrays')
     const isInner = this.#depth === 1 && !this.#isStrict && !isList && outer?.isList === false
     const listed: string[] | null = isInner ? [] : null
     if (listed && outer) this.#inner.set(outer.name, listed)
@@ -339,7 +339,7 @@ class Scanner {
     const start = this.#at
     let end = start
     let isInteger = true
-    const most = Math.min(start + MAX_TOKEN, bytes.length)
+    const most = Math.min(start + MAX_SCAN_TOKEN, bytes.length)
     for (let byte = bytes[end] ?? 0; end < most && ENDS_WORD[byte] === 0; byte = bytes[end] ?? 0) {
       isInteger &&= byte >= 0x30 && byte <= 0x39
       end += 1
@@ -355,7 +355,7 @@ class Scanner {
     if (byte === (inside.isList ? CLOSE_BRACKET : CLOSE_BRACE)) this.#close()
     else {
       this.#commas += 1
-      this.#bound(this.#commas, MAX_VALUES, 'values')
+      this.#bound(this.#commas, MAX_SCAN_VALUES, 'values')
       this.#pass(byte === COMMA, inside.isList ? VALUE : NAME)
     }
   }

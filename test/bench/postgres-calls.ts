@@ -14,7 +14,7 @@ import type { Bench } from './workbench.ts'
 /** Whole calls through gateways that share one PostgreSQL database and one port. Times are µs. */
 export interface PostgresCalls {
   readonly gateways: number
-  /** Of all gateways together. */
+  /** The sum of all gateways. */
   readonly connections: number
   readonly perSecond: number
   readonly p50: number
@@ -30,7 +30,7 @@ export interface PostgresCalls {
   readonly callsPerCommit: number | null
 }
 
-/** What gateways ask that nobody asks anything. */
+/** The statements of gateways that nobody asks anything. */
 export interface PostgresIdle {
   readonly gateways: number
   /** Statements per second: of the one that asks most, and of all. */

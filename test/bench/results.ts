@@ -41,7 +41,7 @@ export interface Results {
   readonly ledger: readonly LedgerPoint[]
   /** On PostgreSQL. */
   readonly postgres: readonly PostgresPoint[]
-  /** What a call takes of the server. Absent, or null: it was not measured. */
+  /** The cost of a call for the server. Absent, or null: it was not measured. */
   readonly postgresRoom?: PostgresRoom | null
   /** Whole calls there, and what gateways ask that have nothing to do. */
   readonly postgresCalls: readonly PostgresCalls[]

@@ -10,15 +10,15 @@ import {
   QUOTE,
 } from '../../../plugins/json-body/bytes.ts'
 import { isSpace, PlainBytes } from '../../../plugins/json-body/plain-bytes.ts'
+import {
+  JUDGED_DEPTH,
+  MAX_SCAN_CONTAINERS,
+  MAX_SCAN_DEPTH,
+  MAX_SCAN_MEMBERS,
+  MAX_SCAN_TOKEN,
+  MAX_SCAN_VALUES,
+} from '../../../plugins/json-body/scan.ts'
 import type { WorkSteps } from '../../../plugins/turns.ts'
-
-// The bounds of scanJson (plugins/json-body/scan.ts): a long text is taken if and only if that takes it.
-const MAX_DEPTH = 64
-const MAX_MEMBERS = 100_000
-const MAX_CONTAINERS = 100_000
-const MAX_VALUES = 1_000_000
-const MAX_TOKEN = 16_383
-const JUDGED_DEPTH = 2
 
 /** A step ends after so many tokens, or so many bytes. */
 const STEP_TOKENS = 1_024
@@ -45,7 +45,7 @@ export interface LongJson extends LongObject {
 }
 
 /**
- * Reads a long JSON text as strictly as `scanJson` does, without a value. Returns null if it is no object, and
+ * Reads a long JSON text as strictly as `scanJson` does, and by its bounds, without a value. Returns null if it is no object, and
  * throws SyntaxError. `lookedInto`: names of outermost members.
  */
 export function* longJsonSteps(bytes: Buffer, lookedInto: readonly string[]): WorkSteps<LongJson | null> {
@@ -80,7 +80,7 @@ class LongJsonReader {
   readonly #bytes: Buffer
   readonly #plain: PlainBytes
   readonly #lookedInto: readonly string[]
-  readonly #levels = Array.from({ length: MAX_DEPTH + 1 }, () => new OpenLevel())
+  readonly #levels = Array.from({ length: MAX_SCAN_DEPTH + 1 }, () => new OpenLevel())
   readonly #inner = new Map<string, OpenObject>()
   readonly #outer = newObject()
   #isObject = false
@@ -93,9 +93,9 @@ class LongJsonReader {
   #commas = 0
   #values = 0
   /** The names of all open objects, as long as they are few: hash, place and end; and their number. */
-  readonly #hashes = new Int32Array(MAX_DEPTH * (FEW_NAMES + 1))
-  readonly #starts = new Int32Array(MAX_DEPTH * (FEW_NAMES + 1))
-  readonly #ends = new Int32Array(MAX_DEPTH * (FEW_NAMES + 1))
+  readonly #hashes = new Int32Array(MAX_SCAN_DEPTH * (FEW_NAMES + 1))
+  readonly #starts = new Int32Array(MAX_SCAN_DEPTH * (FEW_NAMES + 1))
+  readonly #ends = new Int32Array(MAX_SCAN_DEPTH * (FEW_NAMES + 1))
   #named = 0
 
   constructor(bytes: Buffer, lookedInto: readonly string[]) {
@@ -167,14 +167,14 @@ class LongJsonReader {
       return
     }
     this.#commas += 1
-    this.#pass(byte === COMMA && this.#commas <= MAX_VALUES, isList ? VALUE : NAME)
+    this.#pass(byte === COMMA && this.#commas <= MAX_SCAN_VALUES, isList ? VALUE : NAME)
   }
 
   #open(isList: boolean, next: number): void {
     const outer = this.#level
     this.#depth += 1
     this.#containers += 1
-    if (this.#depth > MAX_DEPTH || this.#containers > MAX_CONTAINERS) throw wrong()
+    if (this.#depth > MAX_SCAN_DEPTH || this.#containers > MAX_SCAN_CONTAINERS) throw wrong()
     const level = this.#level
     level.isList = isList
     level.firstName = this.#named
@@ -223,12 +223,12 @@ class LongJsonReader {
     if (isOdd) end = this.#plain.stringEnd(start, Math.min(start + STEP_BYTES, bytes.length))
     if (bytes[end] !== QUOTE) throw wrong()
     this.#members += 1
-    if (this.#members > MAX_MEMBERS) throw wrong()
+    if (this.#members > MAX_SCAN_MEMBERS) throw wrong()
     const level = this.#level
     const isEscaped = isOdd && bytes.subarray(start, end).includes(BACKSLASH)
     if (isEscaped && this.#depth <= JUDGED_DEPTH) throw wrong()
     if (isEscaped) this.#noteEscape()
-    if (end - start > MAX_TOKEN && textOf(bytes, start, end).length > MAX_TOKEN) throw wrong()
+    if (end - start > MAX_SCAN_TOKEN && textOf(bytes, start, end).length > MAX_SCAN_TOKEN) throw wrong()
     if (isEscaped) level.many ??= this.#namesOf(level)
     if (level.many)
       this.#addName(
@@ -283,7 +283,7 @@ class LongJsonReader {
     const bytes = this.#bytes
     const start = this.#at
     const end = first < SMALL_A ? numberEnd(bytes, start) : (WORDS.get(first)?.(bytes, start) ?? -1)
-    if (end < 0 || end - start > MAX_TOKEN) throw wrong()
+    if (end < 0 || end - start > MAX_SCAN_TOKEN) throw wrong()
     return end
   }
 }

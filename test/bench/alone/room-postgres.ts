@@ -8,7 +8,7 @@ import { STREAM_CLASS, streamKey } from '../../../db/postgres/ledger/locks.ts'
 import { decisionOf, outcomeOf } from './call.ts'
 import { JUDGING } from './call-cost.ts'
 
-/** What a call takes of the server. The answer, one line of JSON on standard output. */
+/** Measures what a call takes of the server. The answer, one line of JSON on standard output. */
 export interface PostgresRoom {
   /** Processor time of the session that writes. µs. Null: the server is elsewhere. */
   readonly serverUs: number | null

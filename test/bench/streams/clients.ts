@@ -4,7 +4,7 @@ import { connect, type TLSSocket } from 'node:tls'
 import { cpuUsOf, rssMbOf } from '../ground/proc.ts'
 import { readEvents, streamRequest, wallUs } from './events.ts'
 
-/** What is asked of the clients. */
+/** The job of the clients. */
 export interface StreamJob {
   readonly port: number
   readonly tls: { readonly ca: string; readonly cert: string; readonly key: string }

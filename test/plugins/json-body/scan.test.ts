@@ -153,7 +153,7 @@ await t.test('A5: what costs out of all proportion is refused, and what is next 
   t.end()
 })
 
-/** Of a long run: `MUTATIONS=10000000 node test/plugins/json-body/scan.test.ts`. */
+/** The number of a long run: `MUTATIONS=10000000 node test/plugins/json-body/scan.test.ts`. */
 const MUTATIONS = Number(process.env.MUTATIONS ?? 6_000)
 
 await t.test('T14 A5: every verdict, value and place is that of the scan that made each value', (t) => {

@@ -471,7 +471,7 @@ await t.test('H17: the environment has Node write no keys, memory or environment
   t.doesNotThrow(() => refuseUnsafeRuntime({ ...runtime, env }))
 })
 
-/** As a mount of that type answers: no test may mount one. */
+/** Answers as a mount of that type does: no test may mount one. */
 const lyingOn = (type: number) => (file: string) => networkFileSystemOf(file, () => Promise.resolve({ type }))
 
 const skip = process.platform === 'linux' ? false : 'skipped: file systems have other numbers here'

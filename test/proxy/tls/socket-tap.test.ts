@@ -8,7 +8,7 @@ import { rawConnect, requestBytes, statuses } from '../../support/raw.ts'
 import { eventually } from '../../support/settled.ts'
 
 const LIES_ON_STREAMS = /^TLS cannot lie on the sockets/
-/** Of 65 KB each: more than the system keeps of what is written and not read. */
+/** Answers of 65 KB each: more than the system keeps of what is written and not read. */
 const EVENTS = 120
 const WAYS = { 'TLS on the socket': 'true', 'TLS on a stream': 'false' }
 
