@@ -182,9 +182,10 @@ await t.test('§2.2.3 a checksum that is there must be right', async (t) => {
 await t.test(
   '§2 however a header is cut into pieces, it says the same, and nothing behind it is lost',
   async () => {
+    // In 39 characters: a line of version 1 has no room for two addresses that end in decimals (§2.1).
     const address = fc.oneof(
       fc.ipV4(),
-      fc.ipV6().filter((text) => !/^::\d+\./.test(text)),
+      fc.ipV6().filter((text) => text.length <= 39 && !/^::\d+\./.test(text)),
     )
     const port = fc.nat(65_535)
     const header = fc.record({ address, port, text: fc.boolean(), noise: fc.uint8Array({ maxLength: 300 }) })

@@ -100,13 +100,13 @@ const PROTOCOL: readonly Omit<StatedLimit, 'page'>[] = [
   },
   {
     says: /at most (\d+) levels, ([\d,]+) members, ([\d,]+) objects and arrays/g,
-    is: ['MAX_DEPTH', 'MAX_MEMBERS', 'MAX_CONTAINERS'].map((name) =>
+    is: ['MAX_SCAN_DEPTH', 'MAX_SCAN_MEMBERS', 'MAX_SCAN_CONTAINERS'].map((name) =>
       constant('plugins/json-body/scan.ts', name),
     ),
   },
   {
     says: /more than ([\d,]+) characters\. `model`/g,
-    is: [constant('plugins/json-body/scan.ts', 'MAX_TOKEN')],
+    is: [constant('plugins/json-body/scan.ts', 'MAX_SCAN_TOKEN')],
   },
   {
     says: /at most ([\d,]+) outermost members/g,
