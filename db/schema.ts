@@ -29,6 +29,7 @@ export interface DatabaseSchema {
   readonly audit_cosignatures: AuditCosignatureTable
   readonly audit_anchors: AuditAnchorTable
   readonly audit_keys: AuditKeyTable
+  readonly audit_states: AuditStateTable
   readonly row_counts: RowCountTable
   readonly row_counts_place: RowCountPlaceTable
   readonly attention_deferrals: AttentionDeferralTable
@@ -371,6 +372,19 @@ interface AuditTileTable {
   readonly n: number
   /** 1 to 256 hashes of 32 bytes. */
   readonly hashes: ColumnType<Uint8Array, Uint8Array, Uint8Array>
+}
+
+interface AuditStateTable {
+  readonly tree: number
+  readonly leaf: number
+  readonly place: number
+  /** Hex. */
+  readonly sha256: string
+  readonly state: ColumnType<Uint8Array, Uint8Array, never>
+  /** RFC 3339. */
+  readonly at: string
+  readonly stream: string
+  readonly seq: number
 }
 
 interface AuditCheckpointTable {

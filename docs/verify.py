@@ -25,6 +25,9 @@ LARGEST = 2**53 - 1
 LONGEST_LINE = 1 << 20  # bytes, with the newline; what no row reaches (#leaf)
 DEEPEST = 16  # levels of a detail (#leaf)
 KEPT_REVISIONS = 16  # of a principal, for summaries that stand behind later ones (#rule)
+KEPT_CONFIGURATIONS = 256  # (#state)
+KEPT_SESSIONS = 10_000  # then those that are over are forgotten (#state)
+KEPT_CALLS = 100_000  # that are open at one time (#pairs)
 NAMED_ROWS = 20
 
 TEXT, MAYBE = "text", "text or null"
@@ -200,9 +203,10 @@ def is_count(value):
 
 
 class Chain:
-    def __init__(self, from_start=True):
+    def __init__(self, from_start=True, heads=()):
         self.from_start = from_start  # else the first row of a stream has its place and its parent on trust
-        self.heads = {}  # stream: (seq, row_hash, v)
+        self.heads = dict(heads)  # stream: (seq, row_hash, v)
+        self.begun = set()  # the streams that have a row here
         self.rows = 0
         self.last = "main"
         self.findings = []  # what is wrong beside single rows
@@ -236,6 +240,7 @@ class Chain:
             raise Bad("does not follow the row before it")
         self.heads[row["stream"]] = (row["seq"], row["row_hash"], row["v"])
         self.last = row["stream"]
+        self.begun.add(self.last)
         self.rows += 1
         if row["seq"] == 1 and not begins(row):
             self.findings.append(f"stream {row['stream']} does not begin with service.started")
@@ -288,18 +293,18 @@ def pins(value):
     return pairs(value, MAYBE_TEXT) and all(until is None or is_instant(until) for _, until in value)
 
 
+SAID = ("revision", "capabilities", "is_active", "thumbprints", "dpop_jkts", "spiffe_id")
+
+
 class Principal:
     def __init__(self, said):
+        self.said = {name: said[name] for name in SAID if name in said}
         self.revision = said["revision"]
         self.capabilities = said["capabilities"]
         self.active = said["is_active"]
         self.thumbprints = said["thumbprints"]
         self.keys = said["dpop_jkts"]
         self.spiffe_id = said.get("spiffe_id")
-
-    def state(self):
-        return (sorted(self.capabilities), self.active, sorted(self.thumbprints, key=str),
-                sorted(self.keys, key=str), self.spiffe_id)  # fmt: skip
 
 
 class Resource:
@@ -309,10 +314,18 @@ class Resource:
         self.required = said["required_capability"]
         self.own = dict(said["tool_capabilities"])
         self.enabled = said["enabled"]
-        self.tools = tools  # name: the approved digest, or None where it waits
+        self.tools = tools  # name: what it is, the approved digest and the one that waits, each None where there is none
 
     def state(self):
         return (self.name, self.required, self.own, self.enabled)
+
+    def approved(self, tool):
+        """The digest of a tool that may be called; None where it waits."""
+        what, digest, _ = self.tools.get(tool, (None, None, None))
+        return digest if what == "approved" else None
+
+    def lists(self, tool):
+        return self.tools.get(tool, ("gone",))[0] != "gone"
 
 
 ODD = "says another state than the rows before it"
@@ -321,8 +334,8 @@ ODD = "says another state than the rows before it"
 class Vouching:
     """The CAs that vouch for a principal that is known by its SPIFFE id; None where no row has said them."""
 
-    def __init__(self, said):
-        none = "spiffe_id" not in said
+    def __init__(self, said, what):
+        none = "spiffe_id" not in said and what != "snapshot"
         self.attached, self.own, self.before = (set(), [], []) if none else (None, None, None)
 
     def attach(self, digest, vouches):
@@ -340,7 +353,7 @@ class Vouching:
             self.attached = set(said["trusted_cas"]) if strings(said.get("trusted_cas")) else None
             self.own = self.before = None
             if strings(said.get("trust_bundle")):
-                self.replace(said["trust_bundle"], [])
+                self.replace(said["trust_bundle"], said.get("previous_bundles", []))
         elif what in ("created", "enrolled_byoca", "erased"):
             self.attached, self.own, self.before = set(), [], []
 
@@ -357,14 +370,29 @@ FIELDS = ("endpoint_url_sha256", "auth_type", "auth_secret_ref", "allowed_domain
 def fields_in(said):
     """Where the calls of a server go, and what it says of itself, as far as a row says it."""
     said = said["fields"] if isinstance(said.get("fields"), dict) else said
-    in_order = {name: said[name] for name in FIELDS if name in said}
-    return {name: sorted(map(str, value)) if isinstance(value, list) else value for name, value in in_order.items()}
+    return {name: list_text(said[name]) for name in FIELDS if name in said}
+
+
+def list_text(value):
+    """A value as a text that can be compared: the order of a list says nothing (#state)."""
+    return canonical(by_units(map(text_of_value, value))).decode("utf-8") if isinstance(value, list) else text_of_value(value)
+
+
+def text_of_value(value):
+    if isinstance(value, list):
+        return ",".join("" if one is None else text_of_value(one) for one in value)
+    return "[object Object]" if isinstance(value, dict) else value if isinstance(value, str) else canonical(value).decode()
+
+
+def by_units(texts):
+    """In the order of UTF-16 code units."""
+    return sorted(texts, key=lambda text: text.encode("utf-16-be", "surrogatepass"))
 
 
 def ways_in(said):
     if strings(said.get("api_key")):
-        return ["API key", *said["api_key"]]
-    return ["identity", said["identity_sha256"]] if isinstance(said.get("identity_sha256"), str) else None
+        return [f"API key {' '.join(said['api_key'])}"]
+    return [f"identity {said['identity_sha256']}"] if isinstance(said.get("identity_sha256"), str) else None
 
 
 class State:
@@ -372,10 +400,14 @@ class State:
         self.principals = {}  # subject: the last revisions, the newest one last
         self.resources = {}
         self.bindings = {}  # binding: (subject, resource_id)
-        self.configurations = {}
+        self.configurations = {}  # the last ones, the newest one last
+        self.cas = {}  # the digest of each attached CA: its kind
         self.rotation = None  # the phase of the replacement of the service's own CA, once a row has said it
-        self.secret = ""  # the digest of the operator secret's hash; None where no row has said it
+        self.secret = None  # the digest of the operator secret's hash; False where a row changed it and does not say to what
+        self.disabled = False  # whether the operator secret is
         self.signing = None  # the ids of the keys that sign tokens; None where no row has said them
+        self.sets = {}  # named sets of capabilities, as texts
+        self.sessions, self.unsaid = {}, set()  # the digest of a session's cookie: whose, until; those of nobody
         self.fields, self.ways_in = {}, {}  # where servers are, by their id; keys and identities, by subject
         self.has_said_trust = set()
         self.vouching = {}  # subject: the CAs that vouch for it
@@ -384,37 +416,85 @@ class State:
 
     def start(self, row):
         """Takes in what a start of the service says."""
-        if row["action"] != "service.started":
-            return
         (self.anchoring.add if row["detail"].get("names_anchors") is True else self.anchoring.discard)(row["stream"])
         keys, known = row["detail"].get("signing_keys"), self.signing
-        if strings(keys):
+        if row["status"] == "success" and strings(keys):
             self.signing = {*(known or ()), *keys}
             odd = [key for key in keys if known is not None and key not in known]
             need(not odd, f"starts with the signing key {odd[:1]}, which no row made")
 
-    def learn(self, action, digest, said):
-        """Takes in a row of a change of version 2. Raises Contradiction; what the row says stands all the same."""
-        kind, _, what = action.partition(".")
-        if action == "config.loaded":
-            self.configuration(digest, said)
-        elif action == "admin.secret_rotated":
-            self.secret = said["secret_sha256"] if isinstance(said.get("secret_sha256"), str) else None
-        elif action == "admin.signing_key_rotated" and self.signing is not None:
-            self.signing.add(said.get("kid"))
-        elif action == "ca.attached":
+    def ways(self, row):
+        """Takes in the ways in that are no principal's, and named sets, of rows of both versions."""
+        action, said = row["action"], row["detail"]
+        if row["status"] != "success":
+            return
+        if action == "admin.secret_rotated":
+            self.secret = said["secret_sha256"] if isinstance(said.get("secret_sha256"), str) else False
+            self.sessions = {one: of for one, of in self.sessions.items() if of["who"] is not None}
+        elif action in ("admin.secret_disabled", "admin.secret_enabled"):
+            self.disabled = action == "admin.secret_disabled"
+        elif action == "admin.signing_key_rotated" and self.signing is not None and isinstance(said.get("kid"), str):
+            self.signing.add(said["kid"])
+        elif action == "capability_set.stored" and isinstance(said.get("set"), str):
+            self.sets[said["set"]] = list_text(said["capabilities"]) if "capabilities" in said else "undefined"
+        elif action == "capability_set.deleted":
+            self.sets.pop(said.get("set"), None)
+        elif action == "admin.sign_in":
+            self.sign_in(row, said)
+        elif action == "admin.signed_out" and isinstance(said.get("session"), str):
+            self.sign_out(said["session"])
+        elif action == "authority.bound" and isinstance(said.get("secret_sha256"), str):
+            before, self.secret = self.secret, said["secret_sha256"]
+            need(before in (False, self.secret), "says another operator secret than the rows before it")
+
+    def sign_in(self, row, said):
+        for gone in [said.get("replaces"), *(said["ends"] if strings(said.get("ends")) else [])]:
+            if isinstance(gone, str):
+                self.sign_out(gone)
+        digest, until = said.get("session_sha256"), said.get("session_until")
+        if isinstance(digest, str) and isinstance(until, str):
+            by_secret = said.get("via") in ("secret", "setup_code")
+            self.sessions[digest] = {"who": None if by_secret else row["principal_id"], "until": until}
+        elif isinstance(said.get("session"), str):
+            self.unsaid.add(said["session"])
+        if len(self.sessions) > KEPT_SESSIONS:
+            now = row["recorded_at"]
+            self.sessions = {one: of for one, of in self.sessions.items() if of["until"] >= now}
+
+    def sign_out(self, session):
+        self.unsaid.discard(session)
+        self.sessions = {one: of for one, of in self.sessions.items() if not one.startswith(session)}
+
+    def cas_of(self, row):
+        """Takes in the rows about CAs, of both versions."""
+        action, said = row["action"], row["detail"]
+        _, _, what = action.partition(".")
+        if action == "ca.attached":
             need(strings(said.get("digests")), "does not say which CAs")
+            if isinstance(said.get("kind"), str):
+                self.cas.update((digest, said["kind"]) for digest in said["digests"])
         elif action in ("ca.trusted", "ca.distrusted"):
             whose = said.get("subjects")
             need(isinstance(said.get("digest"), str) and strings(whose), "does not say which CA vouches for whom")
             for subject in whose:
                 need(subject in self.principals, f"is about {subject}, which no row made")
                 self.vouching[subject].attach(said["digest"], action == "ca.trusted")
-        elif action == "ca.detached":
+        elif action == "ca.detached" and isinstance(said.get("digest"), str):
+            self.cas.pop(said["digest"], None)
             for one in self.vouching.values():
-                one.attach(said.get("digest"), False)
+                one.attach(said["digest"], False)
         elif action.startswith("ca.rotation_"):
             self.rotate(what, said)
+        elif action == "ca.bundle_replaced":
+            subject = said.get("subject")
+            need(strings(said.get("digests")) and subject in self.principals, "does not say which CAs vouch for whom")
+            self.vouching[subject].replace(said["digests"], said.get("previous_bundles"))
+
+    def learn(self, action, digest, said):
+        """Takes in a row of a change of version 2. Raises Contradiction; what the row says stands all the same."""
+        kind, _, what = action.partition(".")
+        if action == "config.loaded":
+            self.configuration(digest, said)
         elif action == "authority.trusted_cas":
             subject = said.get("subject")
             need(isinstance(subject, str) and strings(said.get("trusted_cas")), "does not say which CAs vouch for whom")
@@ -424,10 +504,6 @@ class State:
             self.has_said_trust.add(subject)
             self.vouching[subject].attached = now
             need(not again or before == now, f"says other CAs that vouch for {subject} than the rows before it")
-        elif action == "ca.bundle_replaced":
-            subject = said.get("subject")
-            need(strings(said.get("digests")) and subject in self.principals, "does not say which CAs vouch for whom")
-            self.vouching[subject].replace(said["digests"], said.get("previous_bundles"))
         elif action == "authority.bound":
             self.bound(said)
         elif action == "authority.snapshot":
@@ -453,7 +529,10 @@ class State:
             and all(is_check(check) and isinstance(check.get("shadow"), bool) for check in named),
             "does not say what the configuration is",
         )
+        self.configurations.pop(digest, None)
         self.configurations[digest] = said
+        if len(self.configurations) > KEPT_CONFIGURATIONS:
+            del self.configurations[next(iter(self.configurations))]
 
     def principal(self, said, what):
         need(
@@ -468,7 +547,7 @@ class State:
             "does not carry the state of a principal",
         )
         subject, new = said["subject"], Principal(said)
-        self.vouching.setdefault(subject, Vouching(said)).enroll(what, said)
+        self.vouching.setdefault(subject, Vouching(said, what)).enroll(what, said)
         if what == "enrolled_byoca" or (what == "created" and "issuer" in said):
             self.ways_in[subject] = ways_in(said)
         elif what in ("created", "enrolled_spiffe", "erased"):
@@ -476,7 +555,7 @@ class State:
         known = self.principals.setdefault(subject, deque(maxlen=KEPT_REVISIONS))
         if what == "snapshot":
             if known:
-                same = known[-1].revision == new.revision and known[-1].state() == new.state()
+                same = known[-1].said == new.said
             else:
                 same = True
             if not known or not same:
@@ -509,14 +588,17 @@ class State:
         name, known = said["resource_id"], self.resources.get(said["resource_id"])
         new = Resource(said, known.tools if known else {})
         before = known.revision if known else 0
-        new.tools.update(said.get("pinned", []))
-        new.tools.update((tool, None) for tool, _ in said.get("quarantined", []))
+        for tool, digest in said.get("pinned", []):
+            new.tools[tool] = ("approved", digest, None)
+        for tool, pending in said.get("quarantined", []):
+            new.tools[tool] = ("quarantined", new.tools.get(tool, (None, None))[1], pending)
         for tool in said.get("gone", []):
-            new.tools.pop(tool, None)
+            new.tools[tool] = ("gone", *new.tools.get(tool, (None, None, None))[1:])
         self.resources[name] = new
         known_fields = self.fields.setdefault(name, {})
         if what == "created":
-            known_fields.update(instructions_sha256=None)
+            known_fields.clear()
+            known_fields.update(instructions_sha256="null")
         if what != "snapshot":
             known_fields.update(fields_in(said))
         if what == "deleted":
@@ -547,10 +629,7 @@ class State:
     def bound(self, said):
         """What the tables held that no row had said."""
         subject = said.get("subject")
-        if isinstance(said.get("secret_sha256"), str):
-            before, self.secret = self.secret, said["secret_sha256"]
-            need(before in (None, self.secret), "says another operator secret than the rows before it")
-        elif isinstance(said.get("resource_id"), str):
+        if isinstance(said.get("resource_id"), str):
             name = said["resource_id"]
             need(name in self.resources, f"is about {name}, which no row made")
             known, new = self.fields.setdefault(name, {}), fields_in(said)
@@ -559,19 +638,78 @@ class State:
             need(fits, ODD)
         elif isinstance(subject, str):
             need(subject in self.principals, f"is about {subject}, which no row made")
+            held, known = self.vouching[subject], self.ways_in.get(subject)
+            before = (held.own, held.before)
             if strings(said.get("trust_bundle")):
-                held = self.vouching[subject]
-                before = (held.own, held.before)
                 held.replace(said["trust_bundle"], said.get("previous_bundles", []))
-                need(before[1] is None or before == (held.own, held.before), ODD)
-            ways = ways_in(said)
-            if ways is not None:
-                known = self.ways_in.get(subject)
-                self.ways_in[subject] = ways
-                need(known in (None, ways), ODD)
+            ways = self.ways_in[subject] = ways_in(said) or known
+            need(before[1] is None or before == (held.own, held.before), ODD)
+            need(known is None or known == ways, ODD)
 
     def unbind(self, which):
         self.bindings = {binding: of for binding, of in self.bindings.items() if not which(of)}
+
+    # What the rows so far have left, as the text of a state has it: #state
+
+    def left(self):
+        principals = {}
+        for subject, known in self.principals.items():
+            vouching = self.vouching[subject]
+            principals[subject] = {
+                "states": [one.said for one in known],
+                "bindings": {binding: to for binding, (of, to) in self.bindings.items() if of == subject},
+                "trusted_cas": None if vouching.attached is None else by_units(vouching.attached),
+                "trust_said": subject in self.has_said_trust,
+                "own_cas": None if vouching.own is None else {"digests": vouching.own, "previous": vouching.before},
+                "ways_in": self.ways_in.get(subject),
+            }
+        return {
+            "principals": principals,
+            "resources": {
+                name: {
+                    "revision": one.revision, "name": one.name, "enabled": one.enabled, "required_capability": one.required,
+                    "tool_capabilities": one.own, "tools": {tool: list(held) for tool, held in one.tools.items()},
+                    "fields": self.fields.get(name, {}),
+                } for name, one in self.resources.items()
+            },
+            "configurations": [
+                [digest, {name: said[name] for name in MODES} | {"checks": [check_left(check) for check in said["checks"]]}]
+                for digest, said in self.configurations.items()
+            ],
+            "cas": self.cas, "rotation": self.rotation, "names_anchors": by_units(self.anchoring), "old": by_units(self.old),
+            "secret": self.secret, "secret_is_disabled": self.disabled,
+            "signing_keys": None if self.signing is None else by_units(self.signing),
+            "sessions": self.sessions, "sessions_of_nobody": by_units(self.unsaid), "sets": self.sets,
+        }  # fmt: skip
+
+    def take(self, left):
+        for subject, one in left["principals"].items():
+            self.principals[subject] = deque((Principal(said) for said in one["states"]), maxlen=KEPT_REVISIONS)
+            self.bindings.update((binding, (subject, to)) for binding, to in one["bindings"].items())
+            vouching = self.vouching[subject] = Vouching({}, "")
+            vouching.attached = None if one["trusted_cas"] is None else set(one["trusted_cas"])
+            own = one["own_cas"] or {"digests": None, "previous": None}
+            vouching.own, vouching.before = own["digests"], own["previous"]
+            if one["trust_said"]:
+                self.has_said_trust.add(subject)
+            if one["ways_in"] is not None:
+                self.ways_in[subject] = one["ways_in"]
+        for name, one in left["resources"].items():
+            self.resources[name] = Resource(one, {tool: tuple(held) for tool, held in one["tools"].items()})
+            self.fields[name] = dict(one["fields"])
+        self.configurations = dict(left["configurations"])
+        self.cas, self.rotation, self.anchoring = left["cas"], left["rotation"], set(left["names_anchors"])
+        self.old, self.secret, self.disabled = set(left["old"]), left["secret"], left["secret_is_disabled"]
+        self.signing = None if left["signing_keys"] is None else set(left["signing_keys"])
+        self.sessions, self.unsaid, self.sets = left["sessions"], set(left["sessions_of_nobody"]), left["sets"]
+
+
+MODES = ("egress_dpop_mode", "no_downgrade", "enforce_tools_call")
+
+
+def check_left(check):
+    options = check.get("options")
+    return {"name": check["name"], "digest": check["digest"], "shadow": check["shadow"], "options": options if isinstance(options, str) else None}
 
 
 # The steps of a CA's replacement: the phase that each begins in, and the one that it makes.
@@ -785,7 +923,7 @@ class Judge:
     def question_4(self):
         if self.resource is None or not self.resource.enabled:
             return "mcp_tool_unknown"
-        listed = self.action != "mcp_tools_call" or self.tool() in self.resource.tools
+        listed = self.action != "mcp_tools_call" or self.resource.lists(self.tool())
         return None if listed else "mcp_tool_unknown"
 
     def question_5(self):
@@ -850,7 +988,7 @@ class Judge:
     def question_7(self):
         if self.action != "mcp_tools_call" or self.resource is None:
             return None
-        approved = self.resource.tools.get(self.tool())
+        approved = self.resource.approved(self.tool())
         if approved is None:
             return "mcp_tool_quarantined"
         if not self.denied:
@@ -919,33 +1057,95 @@ def revisions(state, subject, revision):
 
 
 class Walk:
-    def __init__(self):
+    def __init__(self, due=()):
         self.state = State()
-        self.open = {}  # request_id: its stream; of version 2 only
-        self.places = {}  # stream: {request_id: seq}, of the same
-        self.old = {}  # of version 1, request_id: its stream; an upgrade may have interrupted them
+        self.open = {}  # request_id: its stream, seq and version
+        self.cut = False  # whether there were more than are kept
+        self.sets = {}  # principal: what it held last
+        self.heads = {}  # stream: the seq, the hash and the version of its last row
+        self.due, self.digests, self.said = set(due), {}, set()  # the leaves whose state a row says; their digests; those said
+        self.leaf = 0
         self.recomputed = self.disagree = self.unpaired = self.unfinished = 0
         self.why = Counter()
         self.problems = []
 
     def see(self, row):
+        if self.leaf in self.due and self.leaf not in self.digests:
+            self.digests[self.leaf] = hashlib.sha256(self.text()).hexdigest()
+        self.leaf += 1
+        self.heads[row["stream"]] = [row["seq"], row["row_hash"], row["v"]]
+        self.pair(row)
         if gated(row["action"]) and row["status"] in ("allowed", "denied"):
             self.decide(row)
-        elif gated(row["action"]) or refused_change(row):
-            pass
-        elif row["v"] == 1:
-            if row["action"] == "admin.secret_rotated":
-                self.state.secret = None  # rows of version 1 do not say to what
+        elif not gated(row["action"]) and not refused_change(row):
+            self.hold(row)
+            try:
+                self.change(row)
+            except Contradiction as problem:
+                if row["v"] == 2:
+                    self.disagree += 1
+                    self.name(row["stream"], row["seq"], str(problem))
+
+    def change(self, row):
+        """Takes in a row of a change. Rows of version 1 say no state of a principal or a resource."""
+        old = row["v"] == 1
+        if old:
             named = (row["detail"].get("subject"), row["detail"].get("resource_id"))
             self.state.old.update(name for name in named if isinstance(name, str))
+        if row["action"] == "service.started":
+            self.state.start(row)
+        if row["action"] == "ledger.state" and not old:
+            return self.compare(row["detail"])
+        self.state.ways(row)
+        self.state.cas_of(row)
+        if not old:
+            self.state.learn(row["action"], row["config_digest"], row["detail"])
+
+    def compare(self, said):
+        leaf, digest = said.get("leaf"), said.get("sha256")
+        need(is_integer(leaf) and leaf <= self.leaf and isinstance(digest, str), "does not say the state of which rows it is")
+        if leaf not in self.digests:
+            self.why["a state of rows that were not walked"] += 1
         else:
-            try:
-                self.state.start(row)
-                self.state.learn(row["action"], row["config_digest"], row["detail"])
-            except Contradiction as problem:
-                self.disagree += 1
-                self.name(row["stream"], row["seq"], str(problem))
-        self.pair(row)
+            need(self.digests[leaf] == digest, f"says another state of the rows before leaf {leaf} than these make")
+            self.said.add(leaf)
+
+    def hold(self, row):
+        """Keeps what a row says that a principal holds (#evidence)."""
+        detail = row["detail"]
+        subject, revision, held = detail.get("subject"), detail.get("revision"), detail.get("capabilities")
+        if row["action"] not in FREQUENT and isinstance(subject, str) and is_integer(revision) and isinstance(held, list):
+            self.sets[subject] = {
+                "principal": subject, "revision": revision, "is_active": detail.get("is_active") is not False,
+                "capabilities": held, "row": f"{row['stream']}:{row['seq']}",
+            }  # fmt: skip
+
+    def held(self):
+        return [held for _, held in ordered(self.sets.items()).items()]
+
+    def text(self):
+        """The text of the state that the rows so far have left (#state)."""
+        left = self.state.left()
+        left.update({
+            "v": 1, "leaf": self.leaf, "streams": self.heads, "open": {one: list(of) for one, of in self.open.items()},
+            "open_is_cut": self.cut, "principal_sets": self.held(),
+        })  # fmt: skip
+        return canonical(READ.decode(json.dumps(left)))
+
+    def take(self, data):
+        """Begins with a state. Returns whether it is one, written as it must be."""
+        try:
+            left = READ.decode(data.decode("utf-8"))
+            if not is_state(left):
+                return False
+            self.state.take(left)
+        except (Bad, ValueError, RecursionError):
+            return False
+        self.leaf, self.cut = left["leaf"], left["open_is_cut"]
+        self.heads, self.open = dict(left["streams"]), {one: tuple(of) for one, of in left["open"].items()}
+        self.sets = {held["principal"]: held for held in left["principal_sets"]}
+        self.digests[self.leaf] = hashlib.sha256(data).hexdigest()
+        return self.text() == data
 
     def decide(self, row):
         stands = counted(row["detail"]) or 1
@@ -967,34 +1167,37 @@ class Walk:
     def pair(self, row):
         stream, request = row["stream"], row["request_id"]
         if row["action"] == "service.started":
-            for left, seq in self.places.pop(stream, {}).items():
+            for left, (_, seq, version) in [one for one in self.open.items() if one[1][0] == stream]:
                 del self.open[left]
-                self.unfinished += 1
-                self.name(stream, seq, "was allowed, and has no outcome")
-            self.old = {left: of for left, of in self.old.items() if of != stream}
+                if version == 2:
+                    self.unfinished += 1
+                    self.name(stream, seq, "was allowed, and has no outcome")
         elif not gated(row["action"]):
             return
-        elif row["status"] == "allowed" and row["v"] == 1:
-            self.old[request] = stream
         elif row["status"] == "allowed" and request is not None:
-            if request in self.open:
-                self.unpaired += 1
-                self.name(stream, row["seq"], "is a second decision on its request")
-            elif request not in self.old:
-                self.open[request] = stream
-                self.places.setdefault(stream, {})[request] = row["seq"]
+            self.begin(row, request)
         elif row["status"] in OUTCOMES:
-            if not self.ends(stream, request, row["status"]) and row["v"] == 2:
+            if not self.ends(stream, request, row["status"]) and row["v"] == 2 and not self.cut:
                 self.unpaired += 1
                 self.name(stream, row["seq"], "is an outcome without a decision before it")
 
+    def begin(self, row, request):
+        """An upgrade may have interrupted calls of version 1."""
+        if request in self.open:
+            if row["v"] == 2 and self.open[request][2] == 2:
+                self.unpaired += 1
+                self.name(row["stream"], row["seq"], "is a second decision on its request")
+        elif len(self.open) >= KEPT_CALLS:
+            self.cut = True
+        else:
+            self.open[request] = (row["stream"], row["seq"], row["v"])
+
     def ends(self, stream, request, status):
         """Whether an outcome is that of an open decision; ends it. Another stream may only say `unknown`."""
-        of = self.open.get(request) or self.old.get(request)
-        if of is None or (of != stream and status != "unknown"):
+        of = self.open.get(request)
+        if of is None or (of[0] != stream and status != "unknown"):
             return False
-        if self.old.pop(request, None) is None:
-            del self.open[request], self.places[of][request]
+        del self.open[request]
         return True
 
     def name(self, stream, seq, problem):
@@ -1005,7 +1208,7 @@ class Walk:
         return self.disagree + self.unfinished + self.unpaired
 
     def under_way(self):
-        return len(self.open) + len(self.old)
+        return len(self.open)
 
     def line(self):
         why = ", ".join(f"{count} {why}" for why, count in sorted(self.why.items()))
@@ -1019,8 +1222,78 @@ class Walk:
         return {
             "recomputed": self.recomputed, "disagree": self.disagree, "not_recomputable": dict(self.why),
             "allowed_without_outcome": self.unfinished, "outcomes_without_decision": self.unpaired,
-            "open": self.under_way(), "problems": self.problems,
+            "open": self.under_way(), "states": len(self.said), "problems": self.problems,
         }  # fmt: skip
+
+
+def list_of(is_one):
+    return lambda value: isinstance(value, list) and all(map(is_one, value))
+
+
+def map_of(is_one):
+    return lambda value: isinstance(value, dict) and all(map(is_one, value.values()))
+
+
+def row_of(*kinds):
+    return lambda value: isinstance(value, list) and len(value) == len(kinds) and all(is_one(of) for is_one, of in zip(kinds, value))
+
+
+def members(**kinds):
+    """An object that has these, whatever else it has: what is odd in it is found by writing it again."""
+    return lambda value: isinstance(value, dict) and all(name in value and is_one(value[name]) for name, is_one in kinds.items())
+
+
+def maybe(is_one):
+    return lambda value: value is None or is_one(value)
+
+
+def is_text(value):
+    return isinstance(value, str)
+
+
+def is_flag(value):
+    return isinstance(value, bool)
+
+
+def is_place(value):
+    return is_integer(value) and value >= 0
+
+
+def is_version(value):
+    return is_integer(value) and value in (1, 2)
+
+
+IS_PRINCIPAL = members(
+    states=lambda value: bool(value) and list_of(members(
+        revision=is_count, capabilities=strings, is_active=is_flag, thumbprints=pins, dpop_jkts=pins))(value),
+    bindings=map_of(is_text), trusted_cas=maybe(strings), trust_said=is_flag, ways_in=maybe(strings),
+    own_cas=maybe(members(digests=strings, previous=maybe(list_of(row_of(strings, is_text))))),
+)  # fmt: skip
+IS_RESOURCE = members(
+    revision=is_count, name=is_text, enabled=is_flag, required_capability=maybe(is_text), tool_capabilities=map_of(is_text),
+    tools=map_of(row_of(("approved", "quarantined", "gone").__contains__, maybe(is_text), maybe(is_text))), fields=map_of(is_text),
+)  # fmt: skip
+IS_CONFIGURATION = members(
+    egress_dpop_mode=("off", "optional", "required").__contains__, no_downgrade=is_flag, enforce_tools_call=is_flag,
+    checks=list_of(lambda check: is_check(check) and is_flag(check.get("shadow")) and "digest" in check),
+)  # fmt: skip
+is_state = members(
+    v=lambda value: value == 1 and is_integer(value), leaf=is_place, streams=map_of(row_of(is_place, is_text, is_version)),
+    open=map_of(row_of(is_text, is_place, is_version)), open_is_cut=is_flag, principals=map_of(IS_PRINCIPAL),
+    principal_sets=list_of(lambda one: is_held_set(one)), resources=map_of(IS_RESOURCE),
+    configurations=list_of(row_of(is_text, IS_CONFIGURATION)), cas=map_of(is_text), rotation=maybe(is_text),
+    names_anchors=strings, old=strings, secret=lambda value: value is False or maybe(is_text)(value), secret_is_disabled=is_flag,
+    signing_keys=maybe(strings), sessions=map_of(members(who=maybe(is_text), until=is_text)), sessions_of_nobody=strings, sets=map_of(is_text),
+)  # fmt: skip
+
+
+def states_said(file):
+    """The leaves of which the rows of a file say the state."""
+    found = (SAYS_STATE.search(line) for line in lines(file) if line is not None and b'"ledger.state"' in line)
+    return {int(one[1]) for one in found if one}
+
+
+SAYS_STATE = re.compile(rb'"action":"ledger\.state".{0,200}"detail":\{"leaf":([0-9]{1,16}),')
 
 
 def counted(detail):
@@ -2154,6 +2427,7 @@ class Pack:
             raise Unreadable("this is a pack of another form")
         if not self.rows:
             raise Unreadable("there is no row in it")
+        self.is_whole = self.first == 0 or "state-start.json" in self.sizes
         self.kept = {}
         self.widths = {}
         for name in self.sizes:
@@ -2361,15 +2635,15 @@ FREQUENT = ("egress_llm_chat", "mcp_tools_call", "mcp_tools_list")
 class Tables:
     """Finds out whether the files of a pack that are taken from its rows are what the rows make."""
 
-    def __init__(self, pack):
-        self.pack, self.sets = pack, {}
+    def __init__(self, pack, walk):
+        self.pack, self.walk = pack, walk
         self.start_is_wrong = True
         before = pack.json("sets-start.json") if "sets-start.json" in pack.sizes else None
         before = before.get("principals") if isinstance(before, dict) else None
         if isinstance(before, list) and all(is_held_set(one) for one in before):
-            self.sets = {held["principal"]: held for held in before}
-            is_written = self.text().encode("utf-8") == pack.bytes("sets-start.json")
-            self.start_is_wrong = not is_written or (pack.first == 0 and before != [])
+            is_right = not pack.is_whole or before == walk.held()
+            walk.sets = {held["principal"]: held for held in before}
+            self.start_is_wrong = not is_right or self.text().encode("utf-8") != pack.bytes("sets-start.json")
         csv, lists = ("rows.csv", "refusals.csv"), ("grants.ndjson", "tools.json", "sign-ins.ndjson")
         self.running = {name: hashlib.sha256() for name in csv + lists}
         self.tools = 0
@@ -2391,15 +2665,10 @@ class Tables:
             return
         if row["status"] == "success" and ("revision" in detail or action.startswith("mcp_binding.")):
             self.running["grants.ndjson"].update(line + b"\n")
-        subject, revision, held = detail.get("subject"), detail.get("revision"), detail.get("capabilities")
-        if isinstance(subject, str) and is_integer(revision) and isinstance(held, list):
-            active = detail.get("is_active") is not False
-            place = f"{row['stream']}:{row['seq']}"
-            self.sets[subject] = {"principal": subject, "revision": revision, "is_active": active, "capabilities": held, "row": place}
 
     def text(self):
         """The text of a file of the sets, as they are now."""
-        sets = [held for _, held in ordered(self.sets.items()).items()]
+        sets = [{name: held[name] for name in HELD_SET} for held in self.walk.held()]
         text = json.dumps({"principals": sets}, indent=2, ensure_ascii=False) + "\n"
         return re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", text)
 
@@ -2407,6 +2676,8 @@ class Tables:
         found = ["sets-start.json is not what stood before the rows"] if self.start_is_wrong else []
         self.running["tools.json"].update(b"\n]\n" if self.tools else b"[]\n")
         self.running["sets-end.json"] = hashlib.sha256(self.text().encode("utf-8"))
+        if "state-end.json" in self.pack.sizes:
+            self.running["state-end.json"] = hashlib.sha256(self.walk.text())
         wrong = [name for name, digest in self.running.items() if self.pack.digests.get(name) != digest.hexdigest()]
         return found + [f"{name} is not what the rows make" for name in wrong]
 
@@ -2465,9 +2736,9 @@ def lines(file):
         yield line[:-1] if line.endswith(b"\n") else line
 
 
-def verify(file, walk, seals, from_start=True, on_row=None):
+def verify(file, walk, seals, from_start=True, on_row=None, heads=()):
     """Returns the chain and, where a row is bad, what is wrong with it. Raises Unreadable."""
-    chain = Chain(from_start)
+    chain = Chain(from_start, heads)
     for line in lines(file):
         row = None
         try:
@@ -2501,7 +2772,7 @@ def report(chain, bad, walk, seals, options, tables=None):
     for note in getattr(seals, "notes", []) if not options.json else []:
         say(note)
     if options.json:
-        found = {"ok": not bad, "rows": chain.rows, "streams": len(chain.heads), "open_decisions": walk.under_way()}
+        found = {"ok": not bad, "rows": chain.rows, "streams": len(chain.begun), "open_decisions": walk.under_way()}
         found.update({"first_bad": bad} if bad else {})
         found.update({"findings": chain.findings} if chain.findings else {})
         found.update({"authority": walk.found()} if judged else {})
@@ -2518,7 +2789,7 @@ def report(chain, bad, walk, seals, options, tables=None):
         if cut:
             say(f"CUT SHORT: {cut}")
         said = "rows that follow each other" if chain.findings or problems or cut else "whole"
-        say(f"{said}: {chain.rows} rows in {counts(len(chain.heads), 'stream')}")
+        say(f"{said}: {chain.rows} rows in {counts(len(chain.begun), 'stream')}")
         if judged:
             say(walk.line())
             for row in walk.problems:
@@ -2568,8 +2839,11 @@ def verify_pack(pack, walk, trusted, options):
     if odd:
         say(f"BAD: {odd}")
         return 2
-    options.authority = pack.first == 0
-    seals, tables = PackSeals(pack, trusted), Tables(pack)
+    options.authority = pack.is_whole
+    if pack.first and pack.is_whole and not walk.take(pack.bytes("state-start.json")):
+        say("BAD: state-start.json is no state")
+        return 2
+    seals, tables = PackSeals(pack, trusted), Tables(pack, walk)
     at = []
 
     def see(row, line):
@@ -2579,10 +2853,15 @@ def verify_pack(pack, walk, trusted, options):
     if "rows.ndjson" not in pack.sizes:
         raise Unreadable("rows.ndjson is not in the zip")
     with pack.zip.open("rows.ndjson") as file:
-        chain, bad = verify(file, walk, seals, pack.first == 0, see)
+        walk.due = states_said(file)
+    heads = {stream: tuple(head) for stream, head in walk.heads.items()}
+    with pack.zip.open("rows.ndjson") as file:
+        chain, bad = verify(file, walk, seals, pack.is_whole, see, heads)
+    if pack.first and pack.is_whole and not bad and pack.first not in walk.said:
+        chain.findings.append(f"no row says the state before leaf {pack.first}")
     if not options.json and at:
         say(f"leaves {pack.first} to {pack.first + pack.rows - 1} of {pack.origin}, recorded from {at[0]} to {at[1]}")
-    if pack.first and not options.json:
+    if not pack.is_whole and not options.json:
         say("not proven: decisions, and sets-start.json, which rest on rows in front of the pack")
     return report(chain, bad, walk, seals, options, tables)
 
@@ -2636,6 +2915,8 @@ def main():
             chain, bad = verify(sys.stdin.buffer, walk, seals)
         else:
             with open(options.file, "rb") as file:
+                walk.due = states_said(file) if options.authority else set()
+                file.seek(0)
                 chain, bad = verify(file, walk, seals)
     except (OSError, Unreadable, zipfile.BadZipFile, NotImplementedError, MemoryError) as error:
         say(f"verify: {error or 'it does not fit into memory'}", sys.stderr)

@@ -204,6 +204,7 @@ const LEDGER_MAY_IMPORT: RoomImports = {
   counts: ['schema.ts', 'support'],
   read: [
     'database.ts',
+    'ledger/authority',
     'ledger/counts',
     'ledger/record',
     'ledger/tree',

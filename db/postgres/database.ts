@@ -23,6 +23,7 @@ import {
   sortedMigrations,
 } from '../migrate.ts'
 import { auditTree } from '../migrations/0070_audit_tree.ts'
+import { auditStates } from '../migrations/0099_audit_states.ts'
 import type { DatabaseSchema } from '../schema.ts'
 import { messageOf } from '../support/error-message.ts'
 import { AUTHORITY_TOPIC } from '../support/notices.ts'
@@ -94,6 +95,7 @@ export const POSTGRES_MIGRATIONS: NamedMigrations = sortedMigrations({
   '0074_trusted_cas_generation': trustedCasGeneration,
   '0096_audit_parents': auditParents,
   '0097_audit_columns': auditRowColumns,
+  '0099_audit_states': auditStates('bytea'),
 })
 
 export async function openPostgresDatabase(url: string): Promise<Database> {

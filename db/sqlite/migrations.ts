@@ -2,6 +2,7 @@ import { COMMON_MIGRATIONS, type NamedMigrations, sortedMigrations } from '../mi
 import * as auditLog from '../migrations/0004_audit_log.ts'
 import * as singleUses from '../migrations/0052_single_uses.ts'
 import { auditTree } from '../migrations/0070_audit_tree.ts'
+import { auditStates } from '../migrations/0099_audit_states.ts'
 import { auditColumns, auditRows } from './ledger/form/table.ts'
 import { sqliteAuditGuards } from './ledger/guards.ts'
 
@@ -13,4 +14,5 @@ export const SQLITE_MIGRATIONS: NamedMigrations = sortedMigrations({
   '0052_single_uses': singleUses,
   '0070_audit_tree': auditTree('blob'),
   '0097_audit_columns': auditColumns,
+  '0099_audit_states': auditStates('blob'),
 })

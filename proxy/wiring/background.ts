@@ -7,6 +7,7 @@ import { federationTask } from '../federation/publish.ts'
 import { inspector } from '../mcp/pinning/inspect.ts'
 import { anchorCheckpoints } from '../proofs/anchors/task.ts'
 import { watchSealing } from '../proofs/sealing-watch.ts'
+import { recordStates } from '../proofs/state-recorder.ts'
 import { countRows } from '../tasks/count-rows.ts'
 import { terminateRevokedStreams } from '../tasks/cut-revoked.ts'
 import { type PeriodicTask, runTasks } from '../tasks/every.ts'
@@ -32,6 +33,7 @@ export function startTasks(services: GatewayServices, inForce: () => Configurati
     sealLedger(services.sealer, services.dataDirectory.database, inForce().proofs.seal_interval_ms),
     anchorTask(services, inForce),
     countRows({ database: services.dataDirectory.database, ledger: services.ledger }),
+    stateTask(services, inForce),
     bundleTask(services, inForce),
     ...federation(services),
   ]
@@ -90,6 +92,18 @@ const anchorTask = (
     ledger,
     anchors: () => inForce().proofs.anchors,
     onFailure: (anchor) => metrics.anchorFailures.inc({ anchor }),
+    clock,
+    log: logs.log,
+  })
+
+const stateTask = (
+  { dataDirectory, ledger, clock, logs }: GatewayServices,
+  inForce: () => Configuration,
+): RoundsTask =>
+  recordStates({
+    database: dataDirectory.database,
+    ledger,
+    configDigest: () => inForce().digest,
     clock,
     log: logs.log,
   })

@@ -5,6 +5,7 @@ import { inspectTree } from '../../db/ledger/tree/inspect.ts'
 import { isEmptyLogTrust, type LogTrust } from '../../db/ledger/tree/trusted.ts'
 import { exportedRowsInBlocks, NotAnExport } from '../../db/ledger/verify/export.ts'
 import { inspectRows, type LedgerInspection, type RowSource } from '../../db/ledger/verify/inspect.ts'
+import { recomputer, statesSaidIn } from '../../db/ledger/verify/recompute.ts'
 import type { DamagedRow } from '../../db/ledger/verify/verify.ts'
 import { lineBlocks } from '../lines.ts'
 import { printProgress } from '../print.ts'
@@ -28,9 +29,14 @@ export async function inspectFile(
   const rows = exportedRowsInBlocks(
     lineBlocks(file === '-' ? process.stdin : createReadStream(file, { highWaterMark: CHUNK })),
   )
+  const due = authority && file !== '-' ? await statesSaidIn(lineBlocks(createReadStream(file))) : undefined
   const tree = isEmptyLogTrust(trusted) ? undefined : inspectTree(null, trusted)
   try {
-    return await inspectRows(showProgress(rows), { authority, tree })
+    return await inspectRows(showProgress(rows), {
+      authority,
+      tree,
+      walk: recomputer({ ...(due && { due }) }),
+    })
   } catch (error) {
     if (!(error instanceof NotAnExport)) throw error
     throw new Error(`this is not an audit export: ${error.message}`, { cause: error })

@@ -1,7 +1,9 @@
+import type { DigestedState } from '../../db/ledger/authority/ledger-state.ts'
 import type { LogTrust } from '../../db/ledger/tree/trusted.ts'
 import { exportedRows } from '../../db/ledger/verify/export.ts'
 import { inspectRows, type LedgerInspection, type RowSource } from '../../db/ledger/verify/inspect.ts'
-import { streamLines } from '../lines.ts'
+import { recomputer, statesSaidIn } from '../../db/ledger/verify/recompute.ts'
+import { lineBlocks, streamLines } from '../lines.ts'
 import { checksumFault, type EvidencePack, openPack } from './pack.ts'
 import { packTables } from './pack-tables.ts'
 import { packTree } from './pack-tree.ts'
@@ -18,7 +20,11 @@ export async function inspectPack(
   const pack = await openPack(path)
   try {
     const wrong = await checksumFault(pack.zip)
-    return wrong === null ? await inspect(pack, shown, trusted) : { ...NOT_READ, findings: [wrong] }
+    if (wrong !== null) return { ...NOT_READ, findings: [wrong] }
+    const before = pack.first === 0 ? undefined : await pack.start()
+    return before === null
+      ? { ...NOT_READ, findings: ['state-start.json is no state'] }
+      : await inspect(pack, before, shown, trusted)
   } finally {
     pack.zip.close()
   }
@@ -35,14 +41,17 @@ const NOT_READ: LedgerInspection = {
 
 async function inspect(
   pack: EvidencePack,
+  before: DigestedState | undefined,
   shown: (rows: RowSource) => RowSource,
   trusted: LogTrust,
 ): Promise<LedgerInspection> {
   const { zip, first, rows, origin } = pack
-  const isWhole = first === 0
+  const isWhole = first === 0 || before !== undefined
+  const due = await statesSaidIn(lineBlocks(await zip.stream('rows.ndjson')))
+  const walk = recomputer({ before, due })
   const notes: string[] = []
   const tree = packTree(pack, trusted, (sentence) => notes.push(sentence))
-  const tables = await packTables(pack)
+  const tables = await packTables(pack, walk)
   // One row is asked for after the other: it is of the last line.
   let line = ''
   const lines = async function* (): AsyncGenerator<string | null> {
@@ -55,6 +64,8 @@ async function inspect(
   const found = await inspectRows(shown(exportedRows(lines())), {
     authority: isWhole,
     isTail: !isWhole,
+    before,
+    walk,
     tree,
     onRow: (row) => {
       if (from === '' || row.recorded_at < from) from = row.recorded_at

@@ -1,4 +1,6 @@
 import { createHash, type Hash } from 'node:crypto'
+import { stateText } from '../../db/ledger/authority/ledger-state.ts'
+import { type PrincipalSet, PrincipalSets } from '../../db/ledger/authority/principal-sets.ts'
 import {
   CSV_HEAD,
   csvLine,
@@ -7,10 +9,10 @@ import {
   isRefusal,
   isSignIn,
   JSON_LIST,
-  type PrincipalSet,
-  PrincipalSets,
+  setsText,
 } from '../../db/ledger/read/evidence-tables.ts'
 import type { StoredRow } from '../../db/ledger/record/leaf.ts'
+import type { DecisionRecomputer } from '../../db/ledger/verify/recompute.ts'
 import { isObject } from '../../db/support/json.ts'
 import { digestsIn, type EvidencePack, parseObject } from './pack.ts'
 
@@ -23,7 +25,12 @@ export interface PackTables {
 
 const LIMIT = 64 * 1024 * 1024
 
-export async function packTables({ zip, first, csv }: EvidencePack): Promise<PackTables> {
+export async function packTables(
+  { zip, first, csv }: EvidencePack,
+  { state }: Pick<DecisionRecomputer, 'state'>,
+): Promise<PackTables> {
+  const isWhole = first === 0 || zip.names.includes('state-start.json')
+  const heldText = setsText(new PrincipalSets(state().principal_sets))
   const before = zip.names.includes('sets-start.json')
     ? setsIn(await zip.bytes('sets-start.json', LIMIT))
     : null
@@ -47,12 +54,13 @@ export async function packTables({ zip, first, csv }: EvidencePack): Promise<Pac
       if (isSignIn(row)) into('sign-ins.ndjson', `${line}\n`)
     },
     findings: async () => {
-      into('sets-end.json', sets.text())
+      into('sets-end.json', setsText(sets))
       into('tools.json', JSON_LIST.end(tools))
+      if (zip.names.includes('state-end.json')) into('state-end.json', stateText(state()))
       const sums = new Map(await digestsIn(zip))
       const wrong = [...running].filter(([name, hash]) => sums.get(name) !== hash.digest('hex'))
       const findings = wrong.map(([name]) => `${name} is not what the rows make`)
-      if (before === null || (first === 0 && before.length > 0))
+      if (before === null || (isWhole && setsText(new PrincipalSets(before)) !== heldText))
         findings.unshift('sets-start.json is not what stood before the rows')
       return findings
     },
@@ -63,7 +71,7 @@ export async function packTables({ zip, first, csv }: EvidencePack): Promise<Pac
 function setsIn(bytes: Buffer): readonly PrincipalSet[] | null {
   const list: unknown = parseObject(bytes)?.principals
   if (!Array.isArray(list) || !list.every(isHeldSet)) return null
-  return Buffer.from(new PrincipalSets(list).text()).equals(bytes) ? list : null
+  return Buffer.from(setsText(new PrincipalSets(list))).equals(bytes) ? list : null
 }
 
 const MEMBERS = ['capabilities', 'is_active', 'principal', 'revision', 'row']

@@ -1,10 +1,12 @@
 import { isUtf8 } from 'node:buffer'
 import { createHash } from 'node:crypto'
+import type { DigestedState } from '../../db/ledger/authority/ledger-state.ts'
 import type { CsvForm } from '../../db/ledger/read/evidence-tables.ts'
 import { HASH_BYTES } from '../../db/ledger/tree/hashes.ts'
 import { MalformedNote, parseVerifierKey, type VerifierKey } from '../../db/ledger/tree/note.ts'
 import { edgeOf, rootOf, TILE_WIDTH, type TilePlace } from '../../db/ledger/tree/tiles.ts'
 import { parseSignedCheckpoint, type SignedCheckpoint } from '../../db/ledger/tree/trusted.ts'
+import { readState } from '../../db/ledger/verify/recompute.ts'
 import { isObject, type UnknownRecord } from '../../db/support/json.ts'
 import { ambiguityOf } from './readings.ts'
 import { openZip, type ZipArchive } from './zip.ts'
@@ -18,6 +20,8 @@ export interface EvidencePack {
   readonly origin: string
   readonly since: string | null
   readonly until: string | null
+  /** The state before the first row; undefined if the pack brings none, null if it is written otherwise. */
+  readonly start: () => Promise<DigestedState | null | undefined>
   /** The form of its tables. */
   readonly csv: CsvForm
   /** The keys and the checkpoints, smallest first, that it brings. Throw `MalformedNote`. */
@@ -64,6 +68,7 @@ export async function openPack(path: string): Promise<EvidencePack> {
     since: typeof since === 'string' ? since : null,
     until: typeof until === 'string' ? until : null,
     csv,
+    start: () => startOf(zip),
     keys: async () => (await textOf(zip, 'key.txt')).split('\n').filter(Boolean).map(parseVerifierKey),
     checkpoints: async () => {
       const names = zip.names.filter((name) => /^checkpoints\/[0-9]+\.txt$/.test(name))
@@ -89,6 +94,12 @@ const TABLES = [
   ...['rows.csv', 'refusals.csv', 'grants.ndjson', 'sign-ins.ndjson', 'tools.json'],
   ...['sets-end.json', 'README.md', 'verify.py', 'verify.mjs'],
 ]
+
+async function startOf(zip: ZipArchive): Promise<DigestedState | null | undefined> {
+  if (!zip.names.includes('state-start.json')) return undefined
+  const bytes = await zip.bytes('state-start.json', TEXT_LIMIT)
+  return parseObject(bytes) && readState(bytes.toString())
+}
 
 async function textOf(zip: ZipArchive, name: string): Promise<string> {
   if (!zip.names.includes(name)) throw new MalformedNote(`${name} is not in the pack`)

@@ -5,6 +5,7 @@ import t from 'tap'
 import { recomputer } from '../../db/ledger/verify/recompute.ts'
 import { livedExport } from '../support/db/lived.ts'
 import { canonical, exportOf, leafOf, resealed } from '../support/db/resealed.ts'
+import { oddStates, sameStates, withState } from '../support/docs/states.ts'
 import type { Json } from '../support/gateway.ts'
 import { mcpStage, tool, toolServer } from '../support/mcp/stage.ts'
 import { sallyport } from '../support/run.ts'
@@ -168,6 +169,31 @@ await t.test('a verifier that was written from docs/ledger.md alone', { skip }, 
     })
   })
 
+  await t.test('docs/ledger.md#state both leave the same state behind each row, and go on from it', (t) => {
+    sameStates(t, rows)
+    oddStates(t, rows)
+    const said = exportOf(withState(rows, rows.length - 5))
+    const lied = exportOf(withState(rows, rows.length - 5, 'ab'.repeat(32)))
+    const [ours, forged] = [join(t.testdir(), 'said.ndjson'), join(t.testdir(), 'lied.ndjson')]
+    writeFileSync(ours, said)
+    writeFileSync(forged, lied)
+    const python = (file: string) =>
+      spawnSync('python3', [SCRIPT, file, '--authority', '--json'], { encoding: 'utf8' })
+    t.match(JSON.parse(python(ours).stdout).authority, { states: 1, disagree: 0 })
+    t.match(JSON.parse(python(forged).stdout).authority, { states: 0, disagree: 1 })
+    t.match(JSON.parse(verify(said, '--authority', '--json').out).authority.not_recomputable, {
+      'a state of rows that were not walked': 1,
+    })
+    t.equal(python(forged).status, 5)
+    return Promise.all(
+      [ours, forged].map(async (file, code) => {
+        const found = await sallyport(['verify', file, '--authority', '--json'])
+        t.equal(found.code, code * 5)
+        t.same(JSON.parse(found.out).authority, JSON.parse(python(file).stdout).authority)
+      }),
+    )
+  })
+
   await t.test('docs/ledger.md#verifying a byte that was changed is 2, what is no export 9', (t) => {
     const at = text.split('\n')
     const bad = (line: string, place: string, name: string) =>
@@ -235,6 +261,7 @@ await t.test(
     const honest = verify(exportOf(rows), '--authority', '--json')
     t.equal(honest.code, 0, honest.out)
     t.same(JSON.parse(honest.out).authority, recomputed(rows))
+    sameStates(t, rows)
     const index = find(rows, (row) => row.status === 'allowed' && row.tool === 'files.read')
     const forgeries: Readonly<Record<string, object>> = {
       resource: { resource: { id: 'mcpr_2', revision: 1 } },

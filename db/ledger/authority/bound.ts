@@ -1,12 +1,7 @@
 import type { UnknownRecord } from '../../support/json.ts'
 import type { StoredRow } from '../record/leaf.ts'
-import { isText, isTexts, listText } from './states.ts'
-
-/** A browser's session: whose it is (null: by the operator secret), and its end. RFC 3339. */
-export interface BoundSession {
-  readonly who: string | null
-  readonly until: string
-}
+import type { BoundState } from './ledger-state.ts'
+import { type BoundSession, isText, isTexts, listText } from './states.ts'
 
 /** Ways in that belong to no agent, user or workload, and named sets, as the tables have them. */
 export interface BoundValues {
@@ -35,10 +30,31 @@ export class BoundReplay {
   #secretIsDisabled = false
   /** Null: no start has said them. */
   #signingKeys: Set<string> | null = null
-  readonly #sessions = new Map<string, BoundSession>()
-  readonly #sets = new Map<string, string>()
+  readonly #sessions: Map<string, BoundSession>
+  readonly #sets: Map<string, string>
   /** Sessions of rows that do not say whose they are. */
-  readonly #unsaid = new Set<string>()
+  readonly #unsaid: Set<string>
+
+  constructor(state?: BoundState) {
+    this.#sessions = new Map(Object.entries(state?.sessions ?? {}))
+    this.#sets = new Map(Object.entries(state?.sets ?? {}))
+    this.#unsaid = new Set(state?.sessions_of_nobody)
+    if (!state) return
+    this.#secret = state.secret === false ? undefined : state.secret
+    this.#secretIsDisabled = state.secret_is_disabled
+    this.#signingKeys = state.signing_keys && new Set(state.signing_keys)
+  }
+
+  state(): BoundState {
+    return {
+      secret: this.#secret === undefined ? false : this.#secret,
+      secret_is_disabled: this.#secretIsDisabled,
+      signing_keys: this.#signingKeys && [...this.#signingKeys].toSorted(),
+      sessions: Object.fromEntries(this.#sessions),
+      sessions_of_nobody: [...this.#unsaid].toSorted(),
+      sets: Object.fromEntries(this.#sets),
+    }
+  }
 
   /** Takes a row. Returns its fault, as half a sentence, or null. */
   apply(row: StoredRow, detail: UnknownRecord): string | null {

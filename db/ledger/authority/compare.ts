@@ -1,7 +1,7 @@
 import type { BoundValues } from './bound.ts'
-import type { LedgerReplay, OwnCas, ReplayedPrincipal, ReplayedResource, ReplayedTool } from './replay.ts'
+import type { LedgerReplay, ReplayedPrincipal, ReplayedResource } from './replay.ts'
 import { type HonouredThumbprint, isInForce } from './rule.ts'
-import type { PrincipalState, ResourceState } from './states.ts'
+import type { OwnCas, PrincipalState, ReplayedTool, ResourceState } from './states.ts'
 
 export interface StoredPrincipal extends PrincipalState {
   /** The name that rows of version 2 have for it: its id, or the pseudonym of a user. */

@@ -1,6 +1,7 @@
 import type { LeafVersion, StoredRow } from '../record/leaf.ts'
 import { OUTCOME_STATUSES } from '../record/outcomes.ts'
 import { isCallAction } from './decision.ts'
+import type { OpenDecisions } from './ledger-state.ts'
 
 // An honest log has as many as there are calls at one time.
 const OPEN_LIMIT = 100_000
@@ -21,6 +22,7 @@ export interface DecisionPairing {
   ): { readonly problem: string | null; readonly left: readonly number[] }
   /** Allowed decisions whose outcome may still come. */
   readonly open: number
+  readonly state: () => OpenDecisions
 }
 
 /**
@@ -28,10 +30,12 @@ export interface DecisionPairing {
  * and a decision of each outcome. Another stream may only say `unknown`. Rows of version 1 are exempt.
  * Follows 100,000 open decisions at most.
  */
-export function decisionPairing(): DecisionPairing {
+export function decisionPairing(before?: OpenDecisions): DecisionPairing {
   const streams = new Map<string, OpenDecisionsByRequest>()
   const holders = new Map<string, string>()
-  let overflowed = false
+  let overflowed = before?.open_is_cut ?? false
+  for (const [id, [stream, seq, version]] of Object.entries(before?.open ?? {}))
+    begin(id, stream, { seq, version })
 
   function decided(id: string, stream: string, place: OpenDecisionPlace): string | null {
     const holder = holders.get(id)
@@ -43,10 +47,14 @@ export function decisionPairing(): DecisionPairing {
       overflowed = true
       return null
     }
+    begin(id, stream, place)
+    return null
+  }
+
+  function begin(id: string, stream: string, place: OpenDecisionPlace): void {
     holders.set(id, stream)
     const own = streams.get(stream) ?? new Map<string, OpenDecisionPlace>()
     streams.set(stream, own.set(id, place))
-    return null
   }
 
   function ended(id: string, stream: string, status: string): boolean {
@@ -76,6 +84,14 @@ export function decisionPairing(): DecisionPairing {
     get open() {
       return holders.size
     },
+    state: () => ({
+      open: Object.fromEntries(
+        [...streams].flatMap(([stream, calls]) =>
+          [...calls].map(([id, { seq, version }]) => [id, [stream, seq, version] as const]),
+        ),
+      ),
+      open_is_cut: overflowed,
+    }),
   }
 }
 

@@ -1,15 +1,19 @@
 import { isObject, type UnknownRecord } from '../../support/json.ts'
 import type { LeafVersion, StoredRow } from '../record/leaf.ts'
 import { BoundReplay } from './bound.ts'
+import { configurationMembers, principalMembers, type ReplayState, resourceMembers } from './ledger-state.ts'
 import {
   type ConfigurationState,
   configurationStateOf,
   isText,
   isTexts,
   listText,
+  type OwnCas,
   type PrincipalState,
   pairsOf,
+  previousCasOf,
   principalStateOf,
+  type ReplayedTool,
   type ResourceState,
   resourceStateOf,
 } from './states.ts'
@@ -32,25 +36,7 @@ export interface ReplayedPrincipal {
   readonly waysIn: readonly string[] | null
 }
 
-/** The digests of the CAs of a bundle before, and the end of its grace. */
-export type PreviousCas = readonly [digests: readonly string[], until: string]
-
-/** The CAs of an agent's own. */
-export interface OwnCas {
-  readonly digests: readonly string[]
-  /** Null if no row has said them. */
-  readonly previous: readonly PreviousCas[] | null
-}
-
 const NO_CAS: OwnCas = { digests: [], previous: [] }
-
-export interface ReplayedTool {
-  readonly state: 'approved' | 'quarantined' | 'gone'
-  /** The approved digest; null of one that was never approved. */
-  readonly digest: string | null
-  /** The digest that waits; null if none does. */
-  readonly pending: string | null
-}
 
 export interface ReplayedResource {
   readonly states: readonly ResourceState[]
@@ -74,17 +60,83 @@ export class LedgerReplay {
   #rotation: string | null = null
   /** Streams whose process names the CA by which it knows an SVID. */
   readonly anchoring = new Set<string>()
-  readonly bound = new BoundReplay()
+  readonly bound: BoundReplay
   /** Subjects and resources of rows of version 1, which say no state. */
-  readonly before = new Set<string>()
+  readonly before: Set<string>
+
+  /** `state`: what the rows before the first one have left. */
+  constructor(state?: ReplayState) {
+    this.bound = new BoundReplay(state)
+    this.before = new Set(state?.old)
+    if (!state) return
+    for (const [subject, said] of Object.entries(state.principals)) {
+      const { states, bindings, trusted_cas: cas, trust_said: hasSaid, own_cas, ways_in: waysIn } = said
+      this.principals.set(subject, {
+        states: states.map((one) => required(principalStateOf(one))),
+        bindings: new Map(Object.entries(bindings)),
+        trustedCas: cas && new Set(cas),
+        bundle: own_cas,
+        waysIn,
+      })
+      if (hasSaid) this.#hasSaidTrust.add(subject)
+      for (const binding of Object.keys(bindings)) this.#holders.set(binding, subject)
+    }
+    for (const [id, said] of Object.entries(state.resources))
+      this.resources.set(id, {
+        states: [required(resourceStateOf(said))],
+        tools: new Map(
+          Object.entries(said.tools).map(([name, [tool, digest, pending]]) => [
+            name,
+            { state: tool, digest, pending },
+          ]),
+        ),
+        fields: said.fields,
+      })
+    for (const [digest, said] of state.configurations)
+      this.configurations.set(digest, required(configurationStateOf(said)))
+    for (const [digest, kind] of Object.entries(state.cas)) this.cas.set(digest, kind)
+    this.#rotation = state.rotation
+    for (const stream of state.names_anchors) this.anchoring.add(stream)
+  }
+
+  /** Returns what rows to come are judged by. */
+  state(): ReplayState {
+    return {
+      ...this.bound.state(),
+      principals: Object.fromEntries(
+        [...this.principals].map(([subject, { states, bindings, trustedCas, bundle, waysIn }]) => [
+          subject,
+          {
+            states: states.map(principalMembers),
+            bindings: Object.fromEntries(bindings),
+            trusted_cas: trustedCas && [...trustedCas].toSorted(),
+            trust_said: this.#hasSaidTrust.has(subject),
+            own_cas: bundle,
+            ways_in: waysIn,
+          },
+        ]),
+      ),
+      // The last state alone: no row names an earlier one.
+      resources: Object.fromEntries(
+        [...this.resources].flatMap(([id, { states, tools, fields }]) =>
+          states.slice(-1).map((last) => [id, resourceMembers(last, tools, fields)]),
+        ),
+      ),
+      configurations: [...this.configurations].map(([digest, one]) => [digest, configurationMembers(one)]),
+      cas: Object.fromEntries(this.cas),
+      rotation: this.#rotation,
+      names_anchors: [...this.anchoring].toSorted(),
+      old: [...this.before].toSorted(),
+    }
+  }
 
   apply(row: StoredRow, version: LeafVersion, detail: UnknownRecord): string | null {
     const [family = '', what = ''] = row.action.split('.')
     const ofBound = this.bound.apply(row, detail)
     const ofCa = family === 'ca' ? this.#seeCa(what, detail) : null
+    if (row.action === 'service.started') this.#seeStart(row.stream, detail)
     if (version === 1) return this.#seeBefore(detail)
     if (ofBound !== null || ofCa !== null) return ofBound ?? ofCa
-    if (row.action === 'service.started') this.#seeStart(row.stream, detail)
     if (row.action === 'authority.bound') return this.#seeBound(detail)
     if (row.action === 'config.loaded') return this.#seeConfiguration(row.config_digest, detail)
     if (row.action === 'authority.snapshot') return this.#seeSnapshot(detail)
@@ -282,6 +334,12 @@ export class LedgerReplay {
   }
 }
 
+/** Proven by `isLedgerState`. */
+function required<State>(state: State | null): State {
+  if (state === null) throw new Error('a state is not formed as it should be')
+  return state
+}
+
 /** The steps of a CA's replacement: the phase that each begins in, and the one that it makes. */
 const ROTATION_STEPS: Readonly<Record<string, readonly [from: string, to: string]>> = {
   rotation_prepared: ['none', 'prepared'],
@@ -308,12 +366,6 @@ function fieldsIn(detail: UnknownRecord): Readonly<Record<string, string>> {
     FIELDS.flatMap((name) => (Object.hasOwn(said, name) ? [[name, listText(said[name])]] : [])),
   )
 }
-
-const isPrevious = (value: unknown): value is PreviousCas =>
-  Array.isArray(value) && value.length === 2 && isTexts(value[0]) && isText(value[1])
-
-const previousCasOf = (value: unknown): readonly PreviousCas[] | null =>
-  Array.isArray(value) && value.every(isPrevious) ? value : null
 
 const ownCasOf = ({
   trust_bundle: digests,

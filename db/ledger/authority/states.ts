@@ -37,6 +37,30 @@ export interface ConfigurationState {
   readonly checks: readonly ConfigurationCheck[]
 }
 
+/** The digests of the CAs of a bundle before, and the end of its grace. */
+export type PreviousCas = readonly [digests: readonly string[], until: string]
+
+/** The CAs of an agent's own. */
+export interface OwnCas {
+  readonly digests: readonly string[]
+  /** Null if no row has said them. */
+  readonly previous: readonly PreviousCas[] | null
+}
+
+export interface ReplayedTool {
+  readonly state: 'approved' | 'quarantined' | 'gone'
+  /** The approved digest; null of one that was never approved. */
+  readonly digest: string | null
+  /** The digest that waits; null if none does. */
+  readonly pending: string | null
+}
+
+/** A browser's session: whose it is (null: by the operator secret), and its end. RFC 3339. */
+export interface BoundSession {
+  readonly who: string | null
+  readonly until: string
+}
+
 // Each returns null if the row does not carry all of it. Strict: a member of another type is a forged one.
 
 export function principalStateOf(detail: UnknownRecord): PrincipalState | null {
@@ -88,6 +112,12 @@ export function pairsOf(value: unknown = []): readonly (readonly [string, string
   const isPair = (pair: unknown): pair is [string, string] => isTexts(pair) && pair.length === 2
   return value.every(isPair) ? value : null
 }
+
+const isPrevious = (value: unknown): value is PreviousCas =>
+  Array.isArray(value) && value.length === 2 && isTexts(value[0]) && isText(value[1])
+
+export const previousCasOf = (value: unknown): readonly PreviousCas[] | null =>
+  Array.isArray(value) && value.every(isPrevious) ? value : null
 
 function pinnedOf(value: unknown): readonly HonouredThumbprint[] | null {
   if (!Array.isArray(value)) return null

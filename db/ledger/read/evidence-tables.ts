@@ -1,4 +1,5 @@
 import { isObject, type UnknownRecord } from '../../support/json.ts'
+import type { PrincipalSets } from '../authority/principal-sets.ts'
 import { FREQUENT_ACTIONS } from '../record/frequent.ts'
 import { SHOWN_COLUMNS, type StoredRow } from '../record/leaf.ts'
 
@@ -55,46 +56,6 @@ function detailOf(text: string): UnknownRecord {
   return isObject(value) ? value : {}
 }
 
-export interface PrincipalSet {
-  readonly principal: string
-  readonly revision: number
-  readonly is_active: boolean
-  readonly capabilities: readonly unknown[]
-  /** The row that says so. */
-  readonly row: string
-}
-
-export class PrincipalSets {
-  readonly #held: Map<string, PrincipalSet>
-
-  /** `before`: what they held before the first row. */
-  constructor(before: readonly PrincipalSet[] = []) {
-    this.#held = new Map(before.map((held) => [held.principal, held]))
-  }
-
-  add({ stream, seq, action, detail }: StoredRow): void {
-    if (FREQUENT_ACTIONS.includes(action)) return
-    const { subject, revision, capabilities, is_active: active } = detailOf(detail)
-    if (typeof subject !== 'string' || typeof revision !== 'number' || !Array.isArray(capabilities)) return
-    const held = {
-      principal: subject,
-      revision,
-      is_active: active !== false,
-      capabilities,
-      row: `${stream}:${seq}`,
-    }
-    this.#held.set(subject, held)
-  }
-
-  /** The text of their file. */
-  text(): string {
-    const principals = [...this.#held.values()].toSorted((one, other) =>
-      one.principal < other.principal ? -1 : 1,
-    )
-    return jsonText({ principals })
-  }
-}
-
 /**
  * A JSON list, one row on each line: the text before a row, by the number of rows so far, and after the last.
  */
@@ -104,3 +65,6 @@ export const JSON_LIST = {
 }
 
 export const jsonText = (value: object): string => `${JSON.stringify(value, null, 2)}\n`
+
+/** The text of a file of sets. */
+export const setsText = (sets: PrincipalSets): string => jsonText({ principals: sets.list() })

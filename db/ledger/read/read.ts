@@ -81,15 +81,21 @@ export async function* pageTexts(
   yield '],"next_cursor":null}'
 }
 
-/** Reads the whole ledger page by page in the order written. Throws an AbortError when the signal fires. */
+/**
+ * Reads the ledger page by page in the order written, whole or after a place. Throws an AbortError when the
+ * signal fires.
+ */
 export type ReadLedgerPages = (
   db: Kysely<DatabaseSchema>,
   signal: AbortSignal,
+  after?: number,
 ) => AsyncGenerator<readonly (StoredRow | DamagedRow)[]>
 
 interface LedgerReadOptions {
   readonly signal?: AbortSignal
   readonly pages?: ReadLedgerPages
+  /** Default: from the first row. */
+  readonly after?: number
 }
 
 /**
@@ -137,9 +143,9 @@ export async function* verifyWithProgress(
 
 export async function* ledgerRows(
   db: Kysely<DatabaseSchema>,
-  { signal = NEVER, pages = pagesByStream }: LedgerReadOptions = {},
+  { signal = NEVER, pages = pagesByStream, after }: LedgerReadOptions = {},
 ): AsyncGenerator<StoredRow | DamagedRow> {
-  for await (const page of pages(db, signal)) yield* page
+  for await (const page of pages(db, signal, after)) yield* page
 }
 
 async function* streamsOf(db: Kysely<DatabaseSchema>): AsyncGenerator<string> {
@@ -160,21 +166,22 @@ async function* streamsOf(db: Kysely<DatabaseSchema>): AsyncGenerator<string> {
 
 // Short reads: a long one would keep SQLite's write-ahead log from being moved, and PostgreSQL from
 // forgetting. Each stream up to where it was when reached, since it may grow faster than a caller reads.
-const pagesByStream: ReadLedgerPages = async function* (db, signal) {
-  for await (const stream of streamsOf(db)) yield* pagesOf(db, stream, signal)
+const pagesByStream: ReadLedgerPages = async function* (db, signal, after) {
+  for await (const stream of streamsOf(db)) yield* pagesOf(db, stream, signal, after)
 }
 
 async function* pagesOf(
   db: Kysely<DatabaseSchema>,
   stream: string,
   signal: AbortSignal,
+  from: number | undefined,
 ): AsyncGenerator<readonly StoredRow[]> {
   const rows = db.selectFrom('audit_log').where('stream', '=', stream)
   const head = await rows.select('seq').orderBy('seq', 'desc').limit(1).executeTakeFirst()
   if (!head) return
   let page: readonly StoredRow[] = []
   do {
-    const after = page.at(-1)?.seq
+    const after = page.at(-1)?.seq ?? from
     let query = rows.select([...SHOWN_COLUMNS, 'leaf']).where('seq', '<=', head.seq)
     // The first page from the very beginning, wherever somebody has put a row.
     if (after !== undefined) query = query.where('seq', '>', after)

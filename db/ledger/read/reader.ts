@@ -2,13 +2,15 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Kysely } from 'kysely'
 import type { DatabaseSchema } from '../../schema.ts'
 import { parseLedgerCursor } from '../../support/cursor.ts'
+import { stateText } from '../authority/ledger-state.ts'
 import type { CountedWindow, MinuteCounts, WindowCounts } from '../counts/row-counts.ts'
 import { countPortion, countWithin, SINGLE_STREAM_DIALECT } from '../counts/store.ts'
 import { LedgerError } from '../record/entry.ts'
 import { leafHash } from '../tree/hashes.ts'
+import { readState, recomputer } from '../verify/recompute.ts'
 import type { LedgerVerdict } from '../verify/verify.ts'
 import { ROWS_PER_READ, type RowFilter } from './find.ts'
-import { exportedLines, pageTexts, type ReadLedgerPages, verifyWithProgress } from './read.ts'
+import { exportedLines, ledgerRows, pageTexts, type ReadLedgerPages, verifyWithProgress } from './read.ts'
 
 export type LedgerQuestion =
   | { readonly kind: 'list'; readonly filter: RowFilter }
@@ -20,6 +22,14 @@ export type LedgerQuestion =
   | { readonly kind: 'portion'; readonly after: number; readonly most: number }
   | { readonly kind: 'counts'; readonly window: CountedWindow }
   | { readonly kind: 'first-since'; readonly instant: string }
+  | ({ readonly kind: 'state' } & StateQuestion)
+
+/** Asks what `count` rows after a place leave of a state (docs/ledger.md#state); null: of nothing. */
+interface StateQuestion {
+  readonly after: number
+  readonly count: number
+  readonly before: string | null
+}
 
 /** An answer: text as UTF-8, in pieces of {@link PIECE} and a row at the most. */
 export type AnswerPieces = AsyncGenerator<Uint8Array<ArrayBuffer>, void, void>
@@ -46,6 +56,7 @@ export async function* answerTo(
       yield encoder.encode(JSON.stringify(step))
     return
   }
+  if (question.kind === 'state') return yield* stateAfter(db, question, signal, pages)
   let text = ''
   for await (const next of textsOf(db, question, signal, pages)) {
     text += next
@@ -58,7 +69,7 @@ export async function* answerTo(
 
 function textsOf(
   db: Kysely<DatabaseSchema>,
-  question: Exclude<LedgerQuestion, { readonly kind: 'leaf-hashes' | 'verify' }>,
+  question: Exclude<LedgerQuestion, { readonly kind: 'leaf-hashes' | 'verify' | 'state' }>,
   signal: AbortSignal,
   pages: ReadLedgerPages | undefined,
 ): AsyncIterable<string> | Iterable<Promise<string>> {
@@ -69,6 +80,28 @@ function textsOf(
   if (question.kind === 'counts')
     return [countWithin(db, SINGLE_STREAM_DIALECT, question.window).then(asText)]
   return exportedLines(db, { signal, ...(pages && { pages }) })
+}
+
+async function* stateAfter(
+  db: Kysely<DatabaseSchema>,
+  { after, count, before }: StateQuestion,
+  signal: AbortSignal,
+  pages: ReadLedgerPages | undefined,
+): AnswerPieces {
+  const state = before === null ? undefined : readState(before)
+  if (state === null) throw new Error('the stored state of the ledger is none')
+  const walk = recomputer({ before: state, judges: false })
+  let [left, place] = [count, after]
+  for await (const row of ledgerRows(db, { signal, after, ...(pages && { pages }) })) {
+    if ('damaged' in row) break
+    walk.add(row)
+    // The place by which an engine orders rows.
+    place = 'place' in row && typeof row.place === 'number' ? row.place : row.seq
+    left -= 1
+    if (left === 0) break
+  }
+  if (left > 0) throw new Error(`${left} rows are missing before the state of leaf ${count}`)
+  yield Uint8Array.from(Buffer.from(`${place}\n${stateText(walk.state())}`))
 }
 
 const SPAN = 4_096
@@ -184,6 +217,16 @@ export class LedgerReader {
     return JSON.parse(
       await joinPieces(this.#answering.ask({ kind: 'portion', after, most }, NEVER)),
     ) as MinuteCounts
+  }
+
+  /** Returns the text of a state, and the place of the last row that made it. Throws an AbortError. */
+  async state(
+    question: StateQuestion,
+    signal: AbortSignal,
+  ): Promise<{ readonly text: string; readonly place: number }> {
+    const said = await joinPieces(this.#answering.ask({ kind: 'state', ...question }, signal))
+    const end = said.indexOf('\n')
+    return { text: said.slice(end + 1), place: Number(said.slice(0, end)) }
   }
 
   async firstSince(instant: string): Promise<number | null> {

@@ -23,6 +23,8 @@ export interface TreeRows {
   ) => Promise<{ readonly hashes: Buffer; readonly place: number }>
   /** The rows of a request, in their order, at most 16. */
   readonly ofRequest: (requestId: string) => Promise<readonly PlacedLeaf[]>
+  /** The place of a row; null if there is none. */
+  readonly placeOf: (row: Pick<StoredRow, 'stream' | 'seq'>) => Promise<number | null>
   /** Counts the rows between two places, both exclusive; `before` may be after the last one. */
   readonly between: (after: number, before: number) => Promise<number>
   /** The leaves after a place, but for the first `skip` of them. */

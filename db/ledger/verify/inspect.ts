@@ -1,3 +1,4 @@
+import type { DigestedState } from '../authority/ledger-state.ts'
 import { LeafRow, rowLeafVersion } from '../canonical/leaf-row.ts'
 import type { StoredRow } from '../record/leaf.ts'
 import type { TreeInspection, TreeVerdict } from '../tree/inspect.ts'
@@ -39,6 +40,8 @@ interface InspectRowsOptions {
   readonly authority: boolean
   /** True: a stream may begin in the middle, since something else binds the rows before. */
   readonly isTail?: boolean
+  /** The state before the first row; one of the rows must say it. */
+  readonly before?: DigestedState | undefined
   /** Sees each row that is whole. */
   readonly onRow?: (row: StoredRow) => void
   /** Makes the recomputation; for callers that read its state. */
@@ -49,9 +52,9 @@ interface InspectRowsOptions {
 
 export async function inspectRows(
   rows: RowSource,
-  { authority, isTail = false, onRow, walk = recomputer(), tree }: InspectRowsOptions,
+  { authority, isTail = false, before, onRow, walk = recomputer({ before }), tree }: InspectRowsOptions,
 ): Promise<LedgerInspection> {
-  const chains = chainVerifier({ tail: isTail })
+  const chains = chainVerifier({ tail: isTail, streams: before?.state.streams })
   const findings: string[] = []
   for await (const row of rows) {
     if (!chains.add(row) || 'damaged' in row) break
@@ -63,6 +66,8 @@ export async function inspectRows(
     if (read) await read
   }
   const verdict = chains.verdict()
+  if (verdict.ok && before && !walk.hasProven(before.state.leaf))
+    findings.push(`no row says the state before leaf ${before.state.leaf}`)
   return {
     verdict,
     findings,

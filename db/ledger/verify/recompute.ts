@@ -1,10 +1,18 @@
 import { isObject, type UnknownRecord } from '../../support/json.ts'
 import { isCallAction, isDecisionRow, recordedDecisionOf } from '../authority/decision.ts'
 import { type RecomputationFault, recomputeDecision } from '../authority/judge.ts'
+import {
+  type DigestedState,
+  isLedgerState,
+  type LedgerState,
+  STATE_ACTION,
+  stateText,
+} from '../authority/ledger-state.ts'
 import { decisionPairing } from '../authority/pairs.ts'
+import { PrincipalSets } from '../authority/principal-sets.ts'
 import { LedgerReplay } from '../authority/replay.ts'
 import { LeafRow, rowLeafVersion } from '../canonical/leaf-row.ts'
-import type { LeafVersion, StoredRow } from '../record/leaf.ts'
+import { hashOf, type LeafVersion, type StoredRow } from '../record/leaf.ts'
 import type { BadRow } from './verify.ts'
 
 const NAMED = 20
@@ -21,6 +29,8 @@ export interface RecomputationReport {
   readonly outcomes_without_decision: number
   /** Allowed decisions whose outcome may still come. No fault. */
   readonly open: number
+  /** The rows of states that say what the rows before them make. */
+  readonly states: number
   /** The first problems, in the order of the rows. */
   readonly problems: readonly BadRow[]
 }
@@ -29,7 +39,20 @@ export interface DecisionRecomputer {
   /** Takes the next whole row. */
   add(row: StoredRow): void
   result(): RecomputationReport
+  /** Returns what the rows so far have left. */
+  state(): LedgerState
+  /** Returns whether a row has said the state before a leaf. */
+  hasProven(leaf: number): boolean
   readonly replay: LedgerReplay
+}
+
+interface RecomputationStart {
+  /** The state before the first row, if that is not row 0 of the tree. */
+  readonly before?: DigestedState | undefined
+  /** The leaves of which rows say the state (docs/ledger.md#state). Others are not compared. */
+  readonly due?: ReadonlySet<number>
+  /** False: decisions are not judged. Default true. */
+  readonly judges?: boolean
 }
 
 export const isSound = (found: RecomputationReport): boolean =>
@@ -40,11 +63,20 @@ export const isSound = (found: RecomputationReport): boolean =>
  * stream by seq, a change before the decisions of others that rest on it (docs/ledger.md#places). Memory by
  * principals, resources and open calls, not by rows.
  */
-export function recomputer(): DecisionRecomputer {
-  const replay = new LedgerReplay()
-  const calls = decisionPairing()
+export function recomputer({
+  before,
+  due = NONE,
+  judges = true,
+}: RecomputationStart = {}): DecisionRecomputer {
+  const replay = new LedgerReplay(before?.state)
+  const calls = decisionPairing(before?.state)
+  const sets = new PrincipalSets(before?.state.principal_sets)
+  const heads = new Map(Object.entries(before?.state.streams ?? {}))
+  const digests = new Map(before ? [[before.state.leaf, before.sha256]] : [])
+  let leaf = before?.state.leaf ?? 0
   const problems: BadRow[] = []
   const skipped = new Map<string, number>()
+  const proven = new Set<number>()
   let [recomputed, disagree, left, orphans] = [0, 0, 0, 0]
 
   function blame({ stream, seq }: Pick<BadRow, 'stream' | 'seq'>, problem: string): void {
@@ -71,11 +103,32 @@ export function recomputer(): DecisionRecomputer {
   }
 
   function change(row: StoredRow, version: LeafVersion): void {
-    const problem = replay.apply(row, version, membersOf(row))
+    sets.add(row)
+    const members = membersOf(row)
+    const problem = row.action === STATE_ACTION ? stateFault(members) : replay.apply(row, version, members)
     if (problem === null) return
     disagree += 1
     blame(row, problem)
   }
+
+  function stateFault({ leaf: at, sha256: said }: UnknownRecord): string | null {
+    if (!Number.isSafeInteger(at) || Number(at) > leaf || typeof said !== 'string')
+      return 'does not say the state of which rows it is'
+    const digest = digests.get(Number(at))
+    if (digest === undefined) skipped.set(FAR_STATE, (skipped.get(FAR_STATE) ?? 0) + 1)
+    else if (digest === said) proven.add(Number(at))
+    else return `says another state of the rows before leaf ${Number(at)} than these make`
+    return null
+  }
+
+  const state = (): LedgerState => ({
+    ...replay.state(),
+    ...calls.state(),
+    v: 1,
+    leaf,
+    streams: Object.fromEntries(heads),
+    principal_sets: sets.list(),
+  })
 
   function pair(row: StoredRow, version: LeafVersion): void {
     const { problem, left: behind } = calls.add(row, version)
@@ -90,13 +143,19 @@ export function recomputer(): DecisionRecomputer {
 
   function see(row: StoredRow): void {
     const version = rowLeafVersion(row) ?? 1
+    if (due.has(leaf) && !digests.has(leaf)) digests.set(leaf, hashOf(stateText(state())))
+    leaf += 1
+    heads.set(row.stream, [row.seq, row.row_hash, version])
     pair(row, version)
-    if (isDecisionRow(row)) decide(row, version)
-    else if (!isCallAction(row.action) && !isRefusedChange(row)) change(row, version)
+    if (isDecisionRow(row)) {
+      if (judges) decide(row, version)
+    } else if (!isCallAction(row.action) && !isRefusedChange(row)) change(row, version)
   }
 
   return {
     add: see,
+    state,
+    hasProven: (at) => proven.has(at),
     replay,
     result: () => ({
       recomputed,
@@ -105,6 +164,7 @@ export function recomputer(): DecisionRecomputer {
       allowed_without_outcome: left,
       outcomes_without_decision: orphans,
       open: calls.open,
+      states: proven.size,
       problems,
     }),
   }
@@ -117,7 +177,37 @@ const isRefusedChange = (row: StoredRow): boolean => {
   return typeof reason === 'string' && revision === undefined
 }
 
+const NONE: ReadonlySet<number> = new Set()
+
+const FAR_STATE = 'a state of rows that were not walked'
+
 const OLD: RecomputationFault = { notRecomputable: 'of version 1' }
+
+/** Finds the leaves of which rows of an export say the state. `blocks`: of whole lines. */
+export async function statesSaidIn(blocks: AsyncIterable<Buffer>): Promise<ReadonlySet<number>> {
+  const leaves = new Set<number>()
+  for await (const block of blocks)
+    for (let at = block.indexOf(SAYS_STATE); at >= 0; at = block.indexOf(SAYS_STATE, at + 1)) {
+      const detail = block.toString('latin1', at, at + SAYS_STATE.length + MAX_STATE_DETAIL)
+      const [, leaf] = /"detail":\{"leaf":([0-9]{1,16}),/.exec(detail) ?? []
+      if (leaf !== undefined && leaves.size < MAX_STATES_SAID) leaves.add(Number(leaf))
+    }
+  return leaves
+}
+
+const SAYS_STATE = Buffer.from(`"action":"${STATE_ACTION}"`)
+/** The detail stands behind two short members. */
+const MAX_STATE_DETAIL = 400
+/** A day each, for three hundred years. */
+const MAX_STATES_SAID = 100_000
+
+/** Reads the text of a state. Null: it is none, or written in another form. */
+export function readState(text: string): DigestedState | null {
+  const state: unknown = JSON.parse(text)
+  if (!isLedgerState(state)) return null
+  const digested = { state, sha256: hashOf(text) }
+  return stateText(recomputer({ before: digested }).state()) === text ? digested : null
+}
 
 function membersOf(row: StoredRow): UnknownRecord {
   // Proven by the verifier: the canonical text of an object.

@@ -1,4 +1,5 @@
 import canonicalize from 'canonicalize'
+import type { LedgerState } from '../authority/ledger-state.ts'
 import { isInstant } from '../canonical/instant.ts'
 import { LeafRow, rowLeafVersion } from '../canonical/leaf-row.ts'
 import { GENESIS_HASH, hashOf, type LeafVersion, leafOf, type StoredRow } from '../record/leaf.ts'
@@ -59,9 +60,18 @@ export interface ChainVerifier {
   verdict(): LedgerVerdict
 }
 
-/** `tail`: the place and parent of each stream's first row are taken on trust. */
-export function chainVerifier({ tail = false } = {}): ChainVerifier {
-  const heads = new Map<string, ChainPosition>()
+interface ChainStart {
+  /** True: the place and parent of each stream's first row are taken on trust. */
+  readonly tail?: boolean
+  /** The last row of each stream before the first. */
+  readonly streams?: LedgerState['streams'] | undefined
+}
+
+export function chainVerifier({ tail = false, streams = {} }: ChainStart = {}): ChainVerifier {
+  const heads = new Map(
+    Object.entries(streams).map(([stream, [seq, hash, version]]) => [stream, { seq, hash, version }]),
+  )
+  const begun = new Set<string>()
   const open = openDecisions()
   let [rows, lastStream] = [0, 'main']
   let bad: BadRow | null = null
@@ -71,6 +81,7 @@ export function chainVerifier({ tail = false } = {}): ChainVerifier {
     if (bad || 'damaged' in row) return false
     const version = rowLeafVersion(row) ?? 1
     heads.set(row.stream, { seq: row.seq, hash: row.row_hash, version })
+    begun.add(row.stream)
     lastStream = row.stream
     rows += 1
     open.see(row)
@@ -89,7 +100,7 @@ export function chainVerifier({ tail = false } = {}): ChainVerifier {
   }
 
   function verdict(): LedgerVerdict {
-    const found = { rows, streams: heads.size, open_decisions: open.count() }
+    const found = { rows, streams: begun.size, open_decisions: open.count() }
     return bad ? { ok: false, ...found, first_bad: bad } : { ok: true, ...found }
   }
 

@@ -120,7 +120,7 @@ async function inspectSnapshot(
   shown: (rows: RowSource) => RowSource,
   trusted: LogTrust,
 ): Promise<LedgerInspection> {
-  const walk = recomputer()
+  const walk = recomputer({ due: await storedStateLeaves(db) })
   const rows = ledgerRows(db, { pages: placedPages })
   const stored = await postgresStoredLog(db)
   const tree = stored || !isEmptyLogTrust(trusted) ? inspectTree(stored, trusted) : undefined
@@ -134,6 +134,13 @@ async function inspectSnapshot(
   const replay = verdict.ok ? walk.replay : null
   const { findings, notes } = comparedTables(replay, tables, verdict.rows, Date.now())
   return { ...inspection, findings: [...inspection.findings, ...findings], notes }
+}
+
+async function storedStateLeaves(db: StoredLogDatabase): Promise<ReadonlySet<number>> {
+  const tables = await db.introspection.getTables()
+  if (!tables.some(({ name }) => name === 'audit_states')) return new Set()
+  const stored = await db.selectFrom('audit_states').select('leaf').execute()
+  return new Set(stored.map(({ leaf }) => leaf))
 }
 
 const isOfThisVersion = (db: StoredLogDatabase): Promise<boolean> =>

@@ -21,12 +21,12 @@ interface PostgresPlacedRow extends StoredRow {
  * their places do not lead to are a {@link DamagedRow} at the end. Throws an AbortError when the signal
  * fires.
  */
-export const placedPages: ReadLedgerPages = async function* (db, signal) {
+export const placedPages: ReadLedgerPages = async function* (db, signal, from) {
   const { heads, last } = await ledgerExtentOf(db)
   const seen = new Map<string, number>()
   let page: readonly PostgresPlacedRow[] = []
   do {
-    page = await pageBehind(db, page.at(-1)?.place, last)
+    page = await pageBehind(db, page.at(-1)?.place ?? from, last)
     // Two transactions that share the lock take places and are committed in any order. A row not committed at
     // the instant of the ends is left out, with all that follow it in its stream.
     const rows = page.filter(({ stream, seq }) => seq <= (heads.get(stream) ?? 0))
@@ -34,7 +34,7 @@ export const placedPages: ReadLedgerPages = async function* (db, signal) {
     yield rows
     await nextTurn(undefined, { signal })
   } while (page.length === ROWS_PER_READ)
-  yield missingRows(heads, seen)
+  if (from === undefined) yield missingRows(heads, seen)
 }
 
 function missingRows(heads: LedgerExtent['heads'], seen: ReadonlyMap<string, number>): readonly DamagedRow[] {

@@ -54,6 +54,11 @@ export const postgresTreeRows = (db: TreeRowsDatabase): TreeRows => {
         where request_id = ${requestId} order by place limit ${sql.lit(MAX_ROWS_PER_REQUEST)}`.execute(db)
       return rows
     },
+    placeOf: async ({ stream, seq }) => {
+      const { rows } = await sql<{ place: number }>`
+        select place from audit_rows where stream = ${stream} and seq = ${seq}`.execute(db)
+      return rows[0]?.place ?? null
+    },
     between: async (after, before) => {
       const { rows } = await sql<{ count: number }>`
         select count(*) as count from audit_rows where place > ${after} and place < ${before}`.execute(db)

@@ -104,6 +104,12 @@ function* checkpoints(
   }
 }
 
+function storedStateLeaves(db: SQLite.Database): ReadonlySet<number> {
+  if (!db.prepare("select 1 from sqlite_schema where type = 'table' and name = 'audit_states'").get())
+    return new Set()
+  return new Set(db.prepare<[], number>('select leaf from audit_states').pluck().all())
+}
+
 interface RowWithLeafBytes extends Omit<StoredRow, 'leaf'> {
   /** Null if the leaf is no text. */
   readonly leaf: Buffer | null
@@ -171,7 +177,7 @@ async function inspectOpened(
   const noted = readHead(file)
   const expected = await expectedAuditSchema()
   const odd = viewsInPlaceOfTables(db)
-  const walk = recomputer()
+  const walk = recomputer({ due: storedStateLeaves(db) })
   const atEnd: DatabaseSnapshot[] = []
   let [last, hashAt]: [number, string | undefined] = [0, undefined]
   const onRow = ({ stream, seq, row_hash: hash }: StoredRow): void => {

@@ -14,6 +14,7 @@ const OTHER_TABLES = [
   'audit_checkpoints',
   'audit_cosignatures',
   'audit_keys',
+  'audit_states',
   'kysely_migration',
 ]
 

@@ -41,6 +41,7 @@ export const sqliteTreeRows = (db: Kysely<DatabaseSchema>, reader: LedgerReader)
       .execute()
     return rows.map((row) => ({ ...row, place: row.seq, stream: MAIN_STREAM }))
   },
+  placeOf: async ({ seq }) => (seq <= (await lastSeq(db)) ? seq : null),
   between: async (after, before) => Math.max(Math.min(before, (await lastSeq(db)) + 1) - after - 1, 0),
   leaves: (after, skip, most) => leavesAfter(db, after + skip, most),
   stored: async (after, most) => {

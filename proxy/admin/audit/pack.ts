@@ -3,6 +3,8 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { PassThrough, Readable } from 'node:stream'
 import { ZipFile } from 'yazl'
+import { stateText } from '../../../db/ledger/authority/ledger-state.ts'
+import { PrincipalSets } from '../../../db/ledger/authority/principal-sets.ts'
 import {
   CSV_HEAD,
   csvLine,
@@ -12,13 +14,15 @@ import {
   isSignIn,
   JSON_LIST,
   jsonText,
-  PrincipalSets,
+  setsText,
 } from '../../../db/ledger/read/evidence-tables.ts'
 import { userNameFinder } from '../../../db/ledger/read/names.ts'
 import { exportLine, type StoredRow } from '../../../db/ledger/record/leaf.ts'
 import { anchorStates } from '../../../db/ledger/tree/anchored.ts'
+import { textOfState } from '../../../db/ledger/tree/states.ts'
 import { noteOfCheckpoint, tileReader, treeKeysOf } from '../../../db/ledger/tree/store.ts'
 import { tilePath } from '../../../db/ledger/tree/tiles.ts'
+import { readState, recomputer } from '../../../db/ledger/verify/recompute.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { checkpointsOf, type EvidenceScope, rowsIn, tilesOf } from './scope.ts'
@@ -29,6 +33,7 @@ const readmeOf = ({
   newest,
   first,
   count,
+  state,
   since,
   until,
 }: EvidenceScope): string => `# Evidence of ${tree.origin}
@@ -54,6 +59,7 @@ from the project's page on the ledger.
 |---|---|---|---|
 | rows.ndjson, rows.csv | every recorded call and change, in the order of the log | CC7.2, CC7.3 | EU AI Act Art. 12 (records over the lifetime), Art. 19 (logs that are kept), Art. 26(6) |
 | sets-start.json, sets-end.json | what each principal was allowed to do at both ends of the period | CC6.1, CC6.3 | ISO/IEC 42001 A.3.2 (roles and responsibilities) |
+| state-start.json, state-end.json | all that the decisions of the period rest on, before its first row and after its last | CC6.1, CC7.2 | EU AI Act Art. 12 |
 | grants.ndjson | each change of what somebody may do: who made it, when, what it was before, and the rehearsal that it was based on | CC6.2, CC6.3, CC8.1 | EU AI Act Art. 26(1) |
 | refusals.csv | each call that was refused, and why | CC6.1, CC7.2 | EU AI Act Art. 26(5) |
 | tools.json | tools of MCP servers that were pinned, quarantined and approved | CC8.1 | ISO/IEC 42001 A.10.3 (suppliers) |
@@ -67,9 +73,13 @@ from the project's page on the ledger.
 - What was said: it contains prompts, answers, arguments and results only as salted digests.
 - That no call went around the gateway. It shows only the calls that came through the gateway.
 - That the gateway's clock was right. A witness or a time stamp shows only that a checkpoint existed by a certain time.
-- Anything about rows that were not sealed when it was made, or that were recorded before the log began.
+- Anything about rows that were not sealed when it was made, or that were recorded before the log began.${
+  first === 0 || state !== null
+    ? ''
+    : `
 - That a decision followed from authority that was given before the first row of this pack: the rows of earlier changes
-  are not in it.
+  are not in it.`
+}
 - That a control is sufficient. It shows that the control was applied.
 `
 
@@ -151,9 +161,12 @@ async function addAll(
   add: (name: string, texts: () => Texts) => void,
 ): Promise<void> {
   const { kysely } = database
-  const { tree, newest } = scope
+  const { tree, newest, state } = scope
+  const isWhole = scope.first === 0 || state !== null
+  const start = state && readState(await textOfState(database, state))
+  const walk = recomputer({ before: start ?? undefined, judges: false })
   const rows = () => rowsIn(database, scope, signal)
-  const before = () => rowsIn(database, { after: 0, count: scope.first }, signal)
+  const before = () => rowsIn(database, { after: 0, count: state ? 0 : scope.first }, signal)
   const streams = new Map<string, { first_seq: number; last_seq: number }>()
   // One for all files: a line of one is that of the other.
   const names = userNameFinder(kysely)
@@ -166,11 +179,13 @@ async function addAll(
       yield CSV_HEAD
       for await (const row of rows()) if (wanted(row)) yield csvLine(row)
     }
-  const sets = new PrincipalSets()
+  const sets = new PrincipalSets(start?.state.principal_sets)
   add('README.md', () => [readmeOf(scope)])
   add(
     'rows.ndjson',
-    lines(({ stream, seq }) => {
+    lines((row) => {
+      const { stream, seq } = row
+      if (isWhole) walk.add(row)
       streams.set(stream, { first_seq: streams.get(stream)?.first_seq ?? seq, last_seq: seq })
       return true
     }),
@@ -182,12 +197,14 @@ async function addAll(
   // One walk: the state before the pack, and then the pack's changes.
   add('sets-start.json', async function* () {
     for await (const row of before()) sets.add(row)
-    yield sets.text()
+    yield setsText(sets)
   })
   add('sets-end.json', async function* () {
     for await (const row of rows()) sets.add(row)
-    yield sets.text()
+    yield setsText(sets)
   })
+  if (start) add('state-start.json', () => [stateText(start.state)])
+  if (isWhole) add('state-end.json', () => [stateText(walk.state())])
   add('grants.ndjson', lines(isGrant))
   add('refusals.csv', csv(isRefusal))
   add('tools.json', async function* () {

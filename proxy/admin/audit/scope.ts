@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Database } from '../../../db/database.ts'
 import type { PlacedRow } from '../../../db/ledger/tree/rows.ts'
+import { type StoredState, statesUpTo } from '../../../db/ledger/tree/states.ts'
 import {
   checkpointBefore,
   checkpointUpTo,
@@ -88,16 +89,19 @@ export interface EvidenceScope {
   readonly count: number
   /** The place before the first row. */
   readonly after: number
+  /** The state before the first row, if a row of the pack says it. */
+  readonly state: StoredState | null
   readonly since: string | null
   readonly until: string | null
 }
 
 /** Finds the sealed rows recorded since one instant and before another. Null: nothing is sealed. */
 export async function scopeOf(
-  { kysely, treeRows }: Database,
+  database: Database,
   since: string | null,
   until: string | null,
 ): Promise<EvidenceScope | null> {
+  const { kysely, treeRows } = database
   const tree = await currentTree(kysely)
   const newest = tree && (await newestCheckpoint(kysely, tree.tree))
   if (!tree || !newest) return null
@@ -110,7 +114,27 @@ export async function scopeOf(
   const first = since === null ? 0 : await indexOf(firstPlace)
   const end = until === null ? newest.size : await indexOf(await treeRows.firstSince(until))
   const after = firstPlace === null ? newest.place : firstPlace - 1
-  return { tree, newest, first, count: Math.max(end - first, 0), after, since, until }
+  const scope = { tree, newest, first, count: Math.max(end - first, 0), after, state: null, since, until }
+  const state = first === 0 || scope.count === 0 ? null : await stateBefore(database, scope)
+  return state ? { ...scope, first: state.leaf, count: end - state.leaf, after: state.place, state } : scope
+}
+
+/** The states that are looked at: the row of one stands some seconds after the rows that made it. */
+const STATES_TRIED = 3
+
+/** The newest state before the first row of a pack that one of its rows says. */
+async function stateBefore(
+  database: Database,
+  { tree, first, count }: EvidenceScope,
+): Promise<StoredState | null> {
+  const last = first + count
+  for (const state of await statesUpTo(database, tree.tree, first, STATES_TRIED)) {
+    const place = await database.treeRows.placeOf(state)
+    if (place === null) continue
+    const index = state.leaf + (await database.treeRows.between(state.place, place))
+    if (index < last) return state
+  }
+  return null
 }
 
 /** Rows that are read at once. */

@@ -1,5 +1,6 @@
 import t from 'tap'
-import { LedgerReplay, type ReplayedTool } from '../../../db/ledger/authority/replay.ts'
+import { LedgerReplay } from '../../../db/ledger/authority/replay.ts'
+import type { ReplayedTool } from '../../../db/ledger/authority/states.ts'
 import { GENESIS_HASH } from '../../../db/ledger/record/leaf.ts'
 import { resourceAuthority, snapshotOf } from '../../../db/mcp/authority.ts'
 import type { McpTool } from '../../../db/mcp/tools.ts'

@@ -201,6 +201,43 @@ await t.test(
     writeFileSync(kept, (await gateway.call(bot, 'GET', '/v1/audit/checkpoint')).text)
     t.match(await verify(pack, '--checkpoint', kept), { code: 4 }, 'a pack that ends before what was kept')
     t.equal((await verify(pack, '--key', signer('sallyport.local/acme/audit').vkey)).code, 3, 'another key')
+
+    // A day later.
+    await gateway.close(0)
+    const { dataDir, databaseUrl } = gateway.settings
+    const settings = { MCP_PROXY_DATA_DIR: dataDir, MCP_PROXY_DATABASE_URL: databaseUrl }
+    const later = await testGateway(t, { settings, clock: () => Date.now() + 90_000_000 })
+    const said = await eventually(
+      () => later.rows({ action: 'ledger.state' }),
+      (rows) => rows.length > 0,
+    )
+    const { leaf } = said[0]?.detail ?? {}
+    t.equal(leaf, 256)
+    await eventually(
+      () => later.admin('GET', '/v1/admin/log'),
+      ({ json }) => json.unsealed === 0,
+    )
+    const rest = await later.admin('GET', `/v1/admin/audit/evidence?since=${encodeURIComponent(since)}`)
+    writeFileSync(pack, rest.bytes)
+    const whole = await verify(pack, '--key', key)
+    t.match(whole, { code: 0, last: 'VERIFIED' })
+    t.match(whole.out, /recomputed [1-9]\d*, disagree 0, not recomputable 0/)
+    t.match(whole.out, /leaves 256 to/)
+    t.notMatch(whole.out, /not proven/)
+    const START = `files["state-start.json"]`
+    const edits = {
+      'another state': `${START} = ${START}.replace(b"llm.chat", b"llm.more"); resum()`,
+      'no state': `del ${START}; resum()`,
+      'a state of another form': `${START} += b" "; resum()`,
+      'a state that is none': `${START} = b"[]"; resum()`,
+      'another end': `files["state-end.json"] = ${START}; resum()`,
+      'other sets': `files["sets-start.json"] = files["sets-start.json"].replace(b"llm.chat", b"llm.more"); resum()`,
+    }
+    for (const [name, edit] of Object.entries(edits)) {
+      const forged = join(directory, 'forged-state.zip')
+      changed(pack, forged, edit)
+      t.equal((await verify(forged, '--key', key)).code, 2, name)
+    }
   },
 )
 

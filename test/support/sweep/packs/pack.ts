@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { PrincipalSets } from '../../../../db/ledger/authority/principal-sets.ts'
 import {
   CSV_HEAD,
   csvLine,
@@ -7,7 +8,7 @@ import {
   isRefusal,
   isSignIn,
   jsonText,
-  PrincipalSets,
+  setsText,
 } from '../../../../db/ledger/read/evidence-tables.ts'
 import { leafHash } from '../../../../db/ledger/tree/hashes.ts'
 import { edgeOf, extendTree, tilePath } from '../../../../db/ledger/tree/tiles.ts'
@@ -38,8 +39,8 @@ export function packOf({ life, leaves, kept, keys }: SealedLog, first: number, c
     ['README.md', 'about it\n'],
     ['rows.ndjson', lines(() => true)],
     ['rows.csv', csv(() => true)],
-    ['sets-start.json', before.text()],
-    ['sets-end.json', sets.text()],
+    ['sets-start.json', setsText(before)],
+    ['sets-end.json', setsText(sets)],
     ['grants.ndjson', lines(isGrant)],
     ['refusals.csv', csv(isRefusal)],
     ['tools.json', listed(lines(isAboutTools))],

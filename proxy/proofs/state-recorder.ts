@@ -1,0 +1,90 @@
+import type { Logger } from 'pino'
+import type { Database } from '../../db/database.ts'
+import { STATE_ACTION } from '../../db/ledger/authority/ledger-state.ts'
+import { hashOf } from '../../db/ledger/record/leaf.ts'
+import type { Ledger } from '../../db/ledger/record/ledger.ts'
+import { statesUpTo, storeState, textOfState } from '../../db/ledger/tree/states.ts'
+import { currentTree } from '../../db/ledger/tree/store.ts'
+import { TILE_WIDTH } from '../../db/ledger/tree/tiles.ts'
+import { timestamp } from '../../db/support/statement.ts'
+import { noteEntry } from '../../plugins/audit/entries.ts'
+import { type RoundsTask, rounds } from '../tasks/rounds.ts'
+
+const NAME = 'record-state'
+const EVERY_MS = 60_000
+/** The time from one state to the next. ms. */
+const STATE_INTERVAL_MS = 86_400_000
+/** A long way to catch up is said in the log. Rows. */
+const MANY_ROWS = 1_000_000
+
+export interface StateDependencies {
+  readonly database: Pick<Database, 'kysely' | 'treeRows' | 'audit' | 'leads'>
+  readonly ledger: Pick<Ledger, 'commit'>
+  readonly configDigest: () => string
+  readonly clock: () => number
+  readonly log: Logger
+}
+
+interface StateWanted {
+  readonly tree: number
+  /** A multiple of 256 that is sealed. */
+  readonly leaf: number
+}
+
+/**
+ * Says once a day, in the process that leads, what the sealed rows so far have left (docs/ledger.md#state),
+ * if 256 rows or more have been sealed since.
+ */
+export function recordStates(given: StateDependencies): RoundsTask {
+  const { database, clock } = given
+  return rounds({
+    name: NAME,
+    everyMs: EVERY_MS,
+    leads: () => database.leads(NAME),
+    atOnce: 1,
+    waits: false,
+    atStart: true,
+    due: async function* (): AsyncGenerator<StateWanted> {
+      const tree = await currentTree(database.kysely)
+      if (!tree) return
+      const [last] = await statesUpTo(database, tree.tree, tree.size, 1)
+      const leaf = tree.size - (tree.size % TILE_WIDTH)
+      const since = Date.parse(last?.at ?? tree.begun_at)
+      if (leaf > (last?.leaf ?? 0) && clock() - since >= STATE_INTERVAL_MS) yield { tree: tree.tree, leaf }
+    },
+    idOf: ({ tree }) => `${tree}`,
+    work: async (wanted, signal) => {
+      try {
+        await recordState(given, wanted, signal)
+      } catch (error) {
+        if (!signal.aborted) given.log.warn({ err: error }, 'the state of the ledger could not be recorded')
+      }
+    },
+  })
+}
+
+/** Records the state of the first `leaf` sealed rows, a multiple of 256. Throws an AbortError. */
+export async function recordState(
+  { database, ledger, configDigest, clock, log }: StateDependencies,
+  { tree, leaf }: StateWanted,
+  signal: AbortSignal,
+): Promise<{ readonly text: string; readonly sha256: string }> {
+  const [last] = await statesUpTo(database, tree, leaf, 1)
+  const text = last && (await textOfState(database, last))
+  if (last?.leaf === leaf && text !== undefined) return { text, sha256: last.sha256 }
+  const [from, after] = [last?.leaf ?? 0, last?.place ?? 0]
+  if (leaf - from > MANY_ROWS) log.info({ rows: leaf - from }, 'the state of the ledger is computed')
+  const made = await database.audit.state({ after, count: leaf - from, before: text ?? null }, signal)
+  const sha256 = hashOf(made.text)
+  const at = clock()
+  const detail = { leaf, sha256 }
+  const [row] = await ledger.commit({
+    entries: [noteEntry({ action: STATE_ACTION, detail }, at, configDigest())],
+    lazy: true,
+  })
+  if (!row) throw new Error('the row of a state was not stored')
+  const { stream, seq } = row
+  const stored = { tree, leaf, place: made.place, sha256, at: timestamp(at), stream, seq }
+  await ledger.commit({ statements: [await storeState(database, stored, made.text)], entries: [] })
+  return { text: made.text, sha256 }
+}
