@@ -1,6 +1,7 @@
 import { sql } from 'kysely'
 import type { Database } from '../database.ts'
-import type { EnrollmentMethod, PrincipalType } from '../schema.ts'
+import { matchingRows } from '../ledger/read/find.ts'
+import type { PrincipalType } from '../schema.ts'
 import { allPages, type PagePause, portionsOf } from '../support/pages.ts'
 import { type LedgerStatement, type RowAssertion, statementOf, timestamp } from '../support/statement.ts'
 import { FOREIGN_ISSUER, pinsWithHolders } from './pins.ts'
@@ -114,43 +115,31 @@ export function endCertificatesOf(
   return statementOf(query.compile())
 }
 
-/** A pin whose issuer nobody has said, of an agent that was enrolled with a certificate of its own. */
-interface UnsettledPin {
-  readonly thumbprint: string
-  readonly not_before: string
-  readonly not_after: string
-}
-
-const WITH_A_CERTIFICATE: readonly EnrollmentMethod[] = ['byoca', 'spiffe']
+/** The rows of certificates that agents have brought. */
+const BROUGHT = ['agent.enrolled_byoca', 'agent.enrolled_spiffe', 'agent.certificate_renewed']
 
 /**
  * Returns the statements that say of each certificate from before issuers were kept which CA it is of: of this
- * one, unless its agent has brought it. Such an agent may have got others of this CA since: `isOurs` tells
- * them apart. Pauses between pages.
+ * one, unless a row says that its agent has brought it.
  */
 export async function settleIssuers(
   { kysely }: Database,
   issuer: string,
-  isOurs: (pin: UnsettledPin) => boolean,
-  pause: PagePause,
 ): Promise<readonly LedgerStatement[]> {
-  const page = (after: UnsettledPin | undefined, limit: number) => {
-    const query = kysely
-      .selectFrom('certificate_pins as c')
-      .innerJoin('internal_agents as a', 'a.agent_id', 'c.principal_id')
-      .select(['c.thumbprint', 'c.not_before', 'c.not_after'])
-      .where('c.principal_type', '=', 'agent')
-      .where('c.issuer', 'is', null)
-      .where('a.enrollment_method', 'in', WITH_A_CERTIFICATE)
-      .orderBy('c.thumbprint')
-      .limit(limit)
-    return after ? query.where('c.thumbprint', '>', after.thumbprint) : query
+  const unsettled = kysely.selectFrom('certificate_pins').select('thumbprint').where('issuer', 'is', null)
+  if ((await unsettled.limit(1).executeTakeFirst()) === undefined) return []
+  const { signal } = new AbortController()
+  const foreign: string[] = []
+  for (const action of BROUGHT) {
+    const rows = matchingRows(kysely, { action, order: 'asc' }, Number.POSITIVE_INFINITY, signal)
+    for await (const { leaf } of rows) {
+      const { cert_thumbprint: thumbprint } = JSON.parse(leaf).detail
+      if (typeof thumbprint === 'string') foreign.push(thumbprint)
+    }
   }
-  const pins = await allPages<UnsettledPin>((after, limit) => page(after, limit).execute(), pause)
-  const foreign = pins.filter((pin) => !isOurs(pin)).map(({ thumbprint }) => thumbprint)
   const settle = kysely.updateTable('certificate_pins').where('issuer', 'is', null)
   return [
-    ...[...portionsOf(foreign, AT_ONCE)].map((some) =>
+    ...portionsOf(foreign, AT_ONCE).map((some) =>
       statementOf(settle.set({ issuer: FOREIGN_ISSUER }).where('thumbprint', 'in', some).compile()),
     ),
     statementOf(settle.set({ issuer }).compile()),

@@ -15,9 +15,9 @@ export interface Foreign {
 export async function corporateCa(made = Date.now()) {
   const files = await createAuthority({ organisation: 'acme', at: made })
   const authority = await loadAuthority(files)
-  const leaf = async (name: string, at = made): Promise<Foreign> => {
+  const leaf = async (name: string, at = made, days = 30): Promise<Foreign> => {
     const subject = { commonName: `acme::${name}`, spiffeId: `spiffe://corp.test/acme/${name}` }
-    const issued = await issueClientCertificate(authority, subject, { at, days: 30 })
+    const issued = await issueClientCertificate(authority, subject, { at, days })
     return { caPem: files.rootPem, certPem: issued.chainPem, keyPem: issued.privateKeyPem }
   }
   return { caPem: files.rootPem, leaf }

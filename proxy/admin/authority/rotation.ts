@@ -133,24 +133,14 @@ export const prepareCa = operation({
     const next = await context.rotation
       .prepare(before, { organisation, trustDomain, scope, at })
       .catch(refuseUnpreparable)
-    const isOurs = ({
-      not_before: from,
-      not_after: end,
-    }: {
-      not_before: string
-      not_after: string
-    }): boolean => Date.parse(end) - Date.parse(from) === LEAF_MS || Date.parse(end) === authority.notAfter
     await step(context, caller, before, next, {
       action: 'ca.rotation_prepared',
       detail: { scope, ca: otherDigests(next), replaces: digestsOf(before.stored) },
-      statements: await settleIssuers(database, authority.digest, isOurs, eventLoopTurn),
+      statements: await settleIssuers(database, authority.digest),
     })
     return rotationResult(context, at)
   },
 })
-
-/** The life of every certificate of ours that its CA does not cut short: 90 days, and a minute before. */
-const LEAF_MS = 90 * 86_400_000 + 60_000
 
 function refuseUnpreparable(error: unknown): never {
   if (error instanceof Refusal) throw error

@@ -12,6 +12,7 @@ import { readSetting, type SettingKey } from '../../../../db/settings.ts'
 import { certificateRequest } from '../../../../scripts/client/renewal/renew.ts'
 import { past } from '../../../support/db/raw.ts'
 import { dyingAt } from '../../../support/dying.ts'
+import { corporateCa } from '../../../support/foreign.ts'
 import {
   ADMIN_SECRET,
   agentOf,
@@ -195,6 +196,40 @@ t.test('each phase can be taken back', async (t) => {
   t.equal(await chat(gateway, moved), 401)
   t.equal(await chat(gateway, back), 200)
 })
+
+t.test(
+  'what agents have brought is told from what was issued here by rows, however long it lives',
+  async (t) => {
+    const { gateway, admin, step } = await scene(t)
+    const corporate = await corporateCa()
+    await admin('POST', '/v1/admin/ca/attach', { ca_pem: corporate.caPem, kind: 'organisation' })
+    const enroll = async (agent_name: string): Promise<Identity> => {
+      const { certPem, keyPem } = await corporate.leaf(agent_name, undefined, 90)
+      const body = { agent_name, cert_pem: certPem, private_key_pem: keyPem, capabilities: ['llm.chat'] }
+      t.equal((await admin('POST', '/v1/admin/agents/enroll/byoca', body)).status, 201)
+      return { id: `acme::${agent_name}`, cert: certPem, key: keyPem }
+    }
+    const brought = await enroll('brought')
+    await enroll('rotated')
+    const { status } = await admin('POST', '/v1/admin/agents/acme::rotated/rotate-cert', { grace_hours: 0 })
+    t.equal(status, 200)
+    const { databaseUrl } = gateway.settings
+    // As before issuers were kept, and by a CA of ours that cut its life short.
+    await past(databaseUrl, 'update certificate_pins set issuer = null')
+    await past(
+      databaseUrl,
+      `update certificate_pins set not_after = '2030-01-01T00:00:00.000Z' where principal_id = 'acme::rotated'`,
+    )
+    await step('prepare')
+    await step('issue')
+    t.match(await step('finish'), {
+      status: 409,
+      json: { principals: ['acme::rotated'], principals_total: 1 },
+    })
+    t.equal((await step('finish?force=true&reason=stolen')).status, 200)
+    t.equal(await chat({ ...gateway, ca: await bundleOf(gateway) }, brought), 200)
+  },
+)
 
 t.test('a process that has not heard of a step certifies by the CA that issues now', async (t) => {
   const { gateway, step } = await scene(t)
