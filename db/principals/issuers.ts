@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import type { Database } from '../database.ts'
-import { matchingRows } from '../ledger/read/find.ts'
+import { detailsOf } from '../ledger/read/find.ts'
 import type { PrincipalType } from '../schema.ts'
 import { allPages, type PagePause, portionsOf } from '../support/pages.ts'
 import { type LedgerStatement, type RowAssertion, statementOf, timestamp } from '../support/statement.ts'
@@ -128,12 +128,10 @@ export async function settleIssuers(
 ): Promise<readonly LedgerStatement[]> {
   const unsettled = kysely.selectFrom('certificate_pins').select('thumbprint').where('issuer', 'is', null)
   if ((await unsettled.limit(1).executeTakeFirst()) === undefined) return []
-  const { signal } = new AbortController()
   const foreign: string[] = []
   for (const action of BROUGHT) {
-    const rows = matchingRows(kysely, { action, order: 'asc' }, Number.POSITIVE_INFINITY, signal)
-    for await (const { leaf } of rows) {
-      const { cert_thumbprint: thumbprint } = JSON.parse(leaf).detail
+    for await (const { detail } of detailsOf(kysely, { action })) {
+      const { cert_thumbprint: thumbprint } = detail
       if (typeof thumbprint === 'string') foreign.push(thumbprint)
     }
   }

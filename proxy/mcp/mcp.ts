@@ -1,5 +1,7 @@
 import type { Database } from '../../db/database.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
+import type { McpResource } from '../../db/mcp/resources.ts'
+import { addressIsSaid } from '../../db/mcp/said-addresses.ts'
 import { NO_NOTICES } from '../../db/support/notices.ts'
 import { parseJsonObject } from '../../plugins/json-body/object.ts'
 import { PrincipalQuota } from '../../plugins/secrets/quota.ts'
@@ -27,6 +29,8 @@ interface McpRuntimeDependencies {
   /** Shared by every replica: another one accepts what this one signs. */
   readonly secret: Buffer
   readonly clock: () => number
+  /** Hears of what somebody has edited in the database. */
+  readonly edited?: (what: string) => void
 }
 
 /** The state of the MCP endpoint for as long as the process lives, whichever configuration is in force. */
@@ -59,7 +63,14 @@ export function openMcp({
   resolve,
   secret,
   clock,
+  edited,
 }: McpRuntimeDependencies): McpRuntime {
+  const said = addressIsSaid(database)
+  const isSaid = async (resource: McpResource): Promise<boolean> => {
+    const is = await said(resource)
+    if (!is) edited?.(`the address or credentials of the server ${resource.name}`)
+    return is
+  }
   let current: { readonly key: string; readonly upstream: McpUpstream } | null = null
   const upstream: McpRuntime['upstream'] = (options) => {
     const limits = limitsOf(options)
@@ -74,6 +85,7 @@ export function openMcp({
         ...(resolve && { resolve }),
         clock,
         secret: upstreamSecret,
+        isSaid,
       }),
     }
     return current.upstream

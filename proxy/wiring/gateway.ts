@@ -8,7 +8,13 @@ import { serviceEntry } from '../../plugins/audit/entries.ts'
 import type { EnvironmentVariables } from '../../plugins/operator-files/expand.ts'
 import { type MonotonicClock, monotonicClock } from '../../plugins/secrets/throttle.ts'
 import { recordBound } from '../admin/audit/record-bound.ts'
-import { backfillRecordV2, recordTrustedCas } from '../admin/audit/record-version.ts'
+import {
+  backfillRecordV2,
+  hadMarks,
+  lackingMarks,
+  recordTrustedCas,
+  restoreMarks,
+} from '../admin/audit/record-version.ts'
 import { brokenExpectationsOf, logBrokenExpectations } from '../admin/conditions/expected.ts'
 import { type DataDirectory, openDataDirectory } from '../boot/data-directory.ts'
 import { trustExtraCas } from '../boot/extra-cas.ts'
@@ -283,7 +289,13 @@ function reportExpectations(
 /** Says which keys sign tokens, and that decisions name the CA by which an SVID is known (docs/ledger.md#replay). */
 async function startDetail({ dataDirectory: { database } }: GatewayServices): Promise<JsonObject> {
   const keys = await listSigningKeys(database, 0)
-  return { node: process.versions.node, names_anchors: true, signing_keys: keys.map(({ kid }) => kid) }
+  const isRecorded = (await lackingMarks(database)).length === 0
+  return {
+    node: process.versions.node,
+    names_anchors: true,
+    ...(isRecorded && { recorded: true }),
+    signing_keys: keys.map(({ kid }) => kid),
+  }
 }
 
 /** Writes the first rows of a run, and those that an earlier version left out. */
@@ -304,6 +316,13 @@ async function writeFirstRows(
   const configDigest = configuration.digest
   const rows = await database.alone(async () => {
     const recording = { ...services, database, configDigest, at: clock() }
+    const lacking = await lackingMarks(database)
+    // What the tables hold now is not written down: somebody may have edited that too.
+    if (lacking.length > 0 && (await hadMarks(database))) {
+      for (const mark of lacking) services.editedTexts.note(`the setting ${mark}, which was gone`, clock())
+      await ledger.commit({ statements: restoreMarks(database, lacking, clock()), entries: [] })
+      return 0
+    }
     return (
       (await backfillRecordV2(recording)) +
       (await recordTrustedCas(recording)) +

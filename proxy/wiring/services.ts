@@ -272,7 +272,7 @@ export async function openServices(
     throttle('wrong-secret'),
   )
   const editedTexts = new EditedTexts((what) =>
-    logs.log.error({ what }, 'somebody has edited a text of the database: it lets nobody in'),
+    logs.log.error({ what }, 'somebody has edited the database: nothing is done by what was edited'),
   )
   const { pinned: pinsOf, bySpiffeId, session: findSession } = strangerLookups(database, editedTexts)
   const pinNow = pin(pinsOf('asked'), subjectKeys, bySpiffeId, monotonic)
@@ -352,6 +352,7 @@ export async function openServices(
       resolve: new HostNameCache({ servers: nameServers }).resolve,
       secret: nonceSecret,
       clock,
+      edited: (what) => editedTexts.note(what, clock()),
     }),
     followers: new ActivityFollowers({ last: () => database.rowCounts.last(), log: logs.log }),
     plugins: {

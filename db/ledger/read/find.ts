@@ -2,6 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type ExpressionBuilder, type Kysely, type SqlBool, sql } from 'kysely'
 import type { DatabaseSchema } from '../../schema.ts'
 import { type LedgerCursor, parseLedgerCursor } from '../../support/cursor.ts'
+import { isObject, type UnknownRecord } from '../../support/json.ts'
 import { timestamp } from '../../support/statement.ts'
 import { FREQUENT_ACTIONS } from '../record/frequent.ts'
 import type { StoredRow } from '../record/leaf.ts'
@@ -34,6 +35,18 @@ const READ = [
 ]
 
 export type MatchingRow = Pick<StoredRow, (typeof READ)[number]>
+
+/** Reads the details of an action, and when each was recorded. However many they are, others get their turn. */
+export async function* detailsOf(
+  db: Kysely<DatabaseSchema>,
+  filter: RowFilter,
+): AsyncGenerator<{ readonly at: string; readonly detail: UnknownRecord }> {
+  const { signal } = new AbortController()
+  for await (const { recorded_at: at, leaf } of matchingRows(db, filter, Number.POSITIVE_INFINITY, signal)) {
+    const row: unknown = JSON.parse(leaf)
+    if (isObject(row) && isObject(row.detail)) yield { at, detail: row.detail }
+  }
+}
 
 /**
  * Finds at most `most` rows that fit, in order. Goes by spans of time: only an index tells where one of so

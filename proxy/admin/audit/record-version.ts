@@ -1,4 +1,5 @@
 import type { Database } from '../../../db/database.ts'
+import { detailsOf } from '../../../db/ledger/read/find.ts'
 import type { Ledger } from '../../../db/ledger/record/ledger.ts'
 import { snapshotOf } from '../../../db/mcp/authority.ts'
 import { listMcpBindings } from '../../../db/mcp/bindings.ts'
@@ -8,10 +9,29 @@ import { authorityDetail, authorityState } from '../../../db/principals/authorit
 import { listPrincipals, type PrincipalRecord } from '../../../db/principals/read.ts'
 import { insertSubjectKey, sealedSubjectKey } from '../../../db/principals/subject-keys.ts'
 import { trustedCasByAgent } from '../../../db/principals/trusted-cas.ts'
-import { readSetting, writeSetting } from '../../../db/settings.ts'
+import { readSetting, type SettingKey, writeSetting } from '../../../db/settings.ts'
 import { portionsOf } from '../../../db/support/pages.ts'
 import { type AuditNote, noteEntry } from '../../../plugins/audit/entries.ts'
 import type { SubjectKeys } from '../../../plugins/pin/subject-keys.ts'
+
+/** Settings that say that the authority of before has been written down. */
+const MARKS = ['record_version', 'trusted_cas_recorded', 'bound_recorded'] as const
+
+export async function lackingMarks(database: Database): Promise<readonly SettingKey[]> {
+  const values = await Promise.all(MARKS.map((mark) => readSetting(database, mark)))
+  return MARKS.filter((_, index) => values[index] === undefined)
+}
+
+/** Tells whether a start has found all marks: one that is lacking since was deleted. */
+export async function hadMarks({ kysely }: Database): Promise<boolean> {
+  for await (const { detail } of detailsOf(kysely, { action: 'service.started' }))
+    if (detail.recorded === true) return true
+  return false
+}
+
+/** Sets marks that somebody has deleted. */
+export const restoreMarks = (database: Database, marks: readonly SettingKey[], at: number) =>
+  marks.map((mark) => writeSetting(database, mark, mark === 'record_version' ? VERSION : 'true', at))
 
 /** Principals whose rows are written in one unit. */
 const AT_ONCE = 128

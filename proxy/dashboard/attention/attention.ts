@@ -368,14 +368,14 @@ async function secretUsed(
   ]
 }
 
-/** Texts of the database that are not what rows have bound, met within a day. */
+/** Lists edits of the database that were met within a day. */
 function editedTexts({ context }: DashboardContext, facts: AdministrationFacts): readonly AttentionCard[] {
   const lately = context.editedTexts.list().filter(({ at }) => facts.at - at < DAY_MS)
   if (lately.length === 0) return []
   return [
     attentionCard(
       html`Somebody has edited the database`,
-      html`<ul>${joinHtml(lately.map(({ what, at }) => html`<li>${what}, met ${relativeTime(new Date(at).toISOString(), facts.at)}</li>`))}</ul><p>These texts are not the ones that operators have set. They let nobody in. <code>sallyport verify</code> of the database compares everything.</p>`,
+      html`<ul>${joinHtml(lately.map(({ what, at }) => html`<li>${what}, met ${relativeTime(new Date(at).toISOString(), facts.at)}</li>`))}</ul><p>That is not what operators have set. Nothing is done by it. <code>sallyport verify</code> of the database compares everything.</p>`,
       ['edited', ...lately.map(({ what }) => what).toSorted()].join('\n'),
     ),
   ]

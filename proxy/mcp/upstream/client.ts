@@ -6,7 +6,7 @@ import type { ResolveHost } from '../../egress/agent.ts'
 import type { McpUpstreamLimits } from '../options.ts'
 import { notificationMessage } from '../protocol/json-text.ts'
 import type { ProtocolEra } from '../protocol/versions.ts'
-import { openConnections } from './connections.ts'
+import { type ConnectionOptions, openConnections } from './connections.ts'
 import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
 import { endUpstreamSession, openUpstreamSession } from './legacy.ts'
 import { callModern, type ModernCall } from './modern.ts'
@@ -34,6 +34,7 @@ export interface McpUpstreamOptions extends McpUpstreamLimits {
   readonly secret: (reference: string) => Promise<string>
   /** Default: the system's resolver. */
   readonly resolve?: ResolveHost
+  readonly isSaid?: NonNullable<ConnectionOptions['isSaid']>
 }
 
 export interface UpstreamCall extends ModernCall {

@@ -45,7 +45,10 @@ interface CredentialsSource {
   readonly clock: () => number
 }
 
-export interface ConnectionOptions extends Omit<EgressOptions, 'tls' | 'keepAlive'>, CredentialsSource {}
+export interface ConnectionOptions extends Omit<EgressOptions, 'tls' | 'keepAlive'>, CredentialsSource {
+  /** Asks whether operators have set a resource's address and credentials. Absent: they have. */
+  readonly isSaid?: (resource: McpResource) => Promise<boolean>
+}
 
 export interface McpConnections {
   /** Throws or rejects with McpUpstreamError if the resource's credentials or its endpoint cannot be used. */
@@ -70,6 +73,7 @@ interface CachedConnection {
 /** Opens one agent for each revision of a resource and each certificate it shows. */
 export function openConnections(options: ConnectionOptions): McpConnections {
   const { secret, clock, allowPrivate, connectMs, answerMs, resolve = new HostNameCache().resolve } = options
+  const { isSaid = () => Promise.resolve(true) } = options
   const egress: EgressOptions = { allowPrivate, connectMs, answerMs, resolve }
   const credentialsOf: CredentialsOf = credentialsReader({ secret, clock })
   const agents = new Map<string, AgentEntry>()
@@ -89,6 +93,7 @@ export function openConnections(options: ConnectionOptions): McpConnections {
   const made = async (resource: McpResource): Promise<McpConnection> => {
     const { origin, pathname, search, searchParams } = endpointOf(resource)
     const { readAt: secretReadAt, credentials: loaded } = await credentialsOf(resource)
+    if (!(await isSaid(resource))) throw mcpUpstreamFailure(EDITED)
     const inQuery = [...searchParams].flatMap(([name, value]) => (CREDENTIAL_NAME.test(name) ? [value] : []))
     const credentials = { ...loaded, traces: [...loaded.traces, ...tracesOf(inQuery)] }
     const entry = entryOf(resource, credentials)
@@ -123,6 +128,9 @@ export function openConnections(options: ConnectionOptions): McpConnections {
     },
   }
 }
+
+const EDITED =
+  'its address or credentials are not those that operators have set. Somebody has edited the database: run sallyport verify'
 
 /** Reads the endpoint. Registration has checked it; a row that somebody else wrote has passed no check. */
 function endpointOf({ endpoint_url: text, allowed_domains: domains }: McpResource): URL {

@@ -1,8 +1,10 @@
 import { stat, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
+import { asOwner } from '../../support/db/owner.ts'
 import { past } from '../../support/db/raw.ts'
 import { called, mcpStage, tool, toolServer } from '../../support/mcp/stage.ts'
+import { signedInBySecret } from '../../support/oidc/jar.ts'
 
 const PATH = '/v1/admin/mcp-resources'
 const KEYS = {
@@ -74,3 +76,56 @@ await t.test('D4 a reference of before is refused when it is read, and last_erro
   }
   t.notMatch(JSON.stringify(stage.log), /sk-of-/)
 })
+
+await t.test(
+  'nothing goes to an address, or with a credential, that the owner of the database has written',
+  async (t) => {
+    const stage = await mcpStage(t, { verify: false, env: KEYS })
+    const [own, evil] = [await toolServer(t, [tool('read')]), await toolServer(t, [tool('read')])]
+    const files = await stage.register('files', own)
+    const bot = await stage.enroll('bot', ['mcp.tools.call'])
+    await stage.bind(bot, files)
+    const call = async () => (await stage.callTool(bot, 'files.read')).json
+    t.match(await call(), { result: {} })
+    const { databaseUrl, dataDir } = stage.settings
+    const set = (columns: string) => asOwner(databaseUrl, `update mcp_resources set ${columns}`)
+    // As a process that knows no connection yet, at a revision that none has seen.
+    const [before, edits] = [
+      `endpoint_url = '${own.url}', auth_type = 'none', auth_secret_ref = null, allowed_domains = '[]'`,
+      [
+        `endpoint_url = '${evil.url}'`,
+        `endpoint_url = '${evil.url}', allowed_domains = '["127.0.0.1"]'`,
+        `allowed_domains = '["localhost", "127.0.0.1"]'`,
+        `auth_type = 'bearer', auth_secret_ref = 'env:MCP_SECRET_UP'`,
+      ],
+    ]
+    for (const edit of edits) {
+      await set(`${edit}, revision = revision + 1`)
+      t.match(await call(), { error: {} }, edit)
+      t.match((await stage.refresh(files)).last_error, /not those that operators have set/, edit)
+      t.match(
+        (await (await signedInBySecret(stage)).ask('GET', '/proxy')).text,
+        'credentials of the server files',
+      )
+      await set(`${before}, revision = revision - 1`)
+      t.match(await call(), { result: {} }, 'and put back it is called again')
+    }
+    t.same(evil.told, [])
+    t.match(await stage.refresh(files), { last_error: null })
+
+    const change = { endpoint_url: evil.url }
+    const path = `/v1/admin/mcp-resources/${files.resource_id}`
+    t.equal((await stage.admin('PATCH', path, change)).status, 200)
+    t.match(await call(), { result: {} })
+    t.ok(evil.told.length > 0, 'what an operator sets is called')
+    await stage.close(0)
+    await set(before)
+    const again = await mcpStage(t, {
+      verify: false,
+      settings: { MCP_PROXY_DATA_DIR: dataDir, MCP_PROXY_DATABASE_URL: databaseUrl },
+    })
+    const told = own.told.length
+    t.match((await again.callTool(bot, 'files.read')).json, { error: {} }, 'nor is an address of before')
+    t.equal(own.told.length, told)
+  },
+)
