@@ -52,7 +52,7 @@ const put = subcommandOf({
   },
 })
 
-const remove = subcommandOf({
+const forget = subcommandOf({
   takes: 'NAME',
   about: 'delete the name; who was given the set keeps what it holds',
   options: {},
@@ -65,6 +65,62 @@ const remove = subcommandOf({
   },
 })
 
+interface FoundChange {
+  readonly found: number
+  readonly principals: readonly {
+    readonly principal_id: string
+    readonly previous: readonly string[]
+    readonly capabilities: readonly string[]
+  }[]
+  readonly etags: Readonly<Record<string, string>>
+  readonly rehearsal?: { readonly totals: { readonly newly_refused: number } }
+}
+
+const apply = subcommandOf({
+  takes: 'SEARCH',
+  about: 'change the capabilities of all that a search finds, as one unit; first says what would change',
+  options: {
+    set: { type: 'string', value: 'NAME', description: 'give each the named set' },
+    add: { type: 'string', value: 'A,B', description: 'give each these too' },
+    remove: { type: 'string', value: 'A,B', description: 'take these from each' },
+    replace: { type: 'string', value: 'A,B', description: 'give each these, and nothing else' },
+    kind: { type: 'string', value: 'KIND', default: 'agents', description: 'agents, users or workloads' },
+    'dry-run': { type: 'boolean', default: false, description: 'say what would change, and change nothing' },
+  },
+  work: ({ set, add, remove, replace, kind, 'dry-run': isDry }, [q, ...rest]) => {
+    if (!q || rest.length > 0) throw new Error('give one search, e.g. label:team=red')
+    if (!KINDS.includes(kind)) throw new Error(`--kind must be ${KINDS.join(', ')}`)
+    const lists = Object.entries({ add, remove, replace }).flatMap(([name, text]) =>
+      text === undefined ? [] : [[name, capabilitiesIn(text)]],
+    )
+    const change = { q, ...(set !== undefined && { set }), ...Object.fromEntries(lists) }
+    const path = `/v1/admin/${kind}/capabilities`
+    return async (call, say) => {
+      const shown = expectStatus<FoundChange>(await call('POST', `${path}?dry_run=true`, change), 200)
+      const { found, principals, etags, rehearsal } = shown
+      const refused = rehearsal?.totals.newly_refused ?? 0
+      say(...principals.map(differenceIn))
+      say(`${principals.length} of ${found} ${kind} ${isDry ? 'would change' : 'change'}`)
+      if (refused > 0) say(`${refused} calls of the last 30 days would have been refused`)
+      if (isDry || principals.length === 0) return
+      expectStatus(await call('POST', path, { ...change, etags }), 200)
+      say('done')
+    }
+  },
+})
+
+const KINDS = ['agents', 'users', 'workloads']
+
+function differenceIn({
+  principal_id: id,
+  previous,
+  capabilities,
+}: FoundChange['principals'][number]): string {
+  const more = capabilities.filter((one) => !previous.includes(one)).map((one) => `+${one}`)
+  const less = previous.filter((one) => !capabilities.includes(one)).map((one) => `-${one}`)
+  return `${id} ${[...more, ...less].join(' ') || 'is given the name of the set'}`
+}
+
 function nameIn([name, ...rest]: readonly string[]): string {
   if (!name || rest.length > 0)
     throw new Error(`name one set: ${commandOf('sallyport ARGS="sets list"', 'sets list')} shows them`)
@@ -74,8 +130,9 @@ function nameIn([name, ...rest]: readonly string[]): string {
 const { perform: _, ...verb } = verbGroup({
   name: 'sets',
   about: `Names sets of capabilities, which are templates. ${DOOR_NOTES}`,
-  verbs: { list, put, delete: remove },
-  notes: 'To give one to all that a search finds: Change all, under the list of agents, users or workloads.',
+  verbs: { list, put, delete: forget, apply },
+  notes: `SEARCH is that of the lists: label:team=red, set:researcher, cap:llm.chat, a part of a name. What was found and has changed
+before the change is made is named, and nothing is changed.`,
   helpCommand: commandOf('sallyport ARGS="sets --help"', 'sets --help'),
 })
 

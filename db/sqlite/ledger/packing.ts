@@ -13,6 +13,8 @@ export interface WriterOptions {
 /** A message to the writer's thread. Answered in the order of asking; `close` by the thread's end. */
 export type ToWriter =
   | { readonly kind: 'write'; readonly batch: PackedBatch }
+  /** The next values of the batch that is written next. */
+  | { readonly kind: 'part'; readonly values: readonly unknown[] }
   | { readonly kind: 'open-decisions' }
   | { readonly kind: 'close' }
 

@@ -1,10 +1,14 @@
 import { extname } from 'node:path'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { MAIN_STREAM } from '../../ledger/record/leaf.ts'
 import type { LedgerWork, LedgerWriter, OpenDecision, WorkResult } from '../../ledger/record/writer.ts'
 import { expectedAuditSchema } from './form/schema-expected.ts'
 import type { FromWriter, ToWriter, WriterOptions } from './packing.ts'
 import { packBatch, unpackResults } from './packing.ts'
+
+/** The values of a batch that are copied in one turn of the loop: those of 512 calls, and more. */
+const MAX_VALUES_AT_ONCE = 16_384
 
 /** Starts the writer's thread. Rejects with its one sentence if it cannot write there. */
 export async function openSqliteWriter(file: string): Promise<LedgerWriter> {
@@ -76,7 +80,19 @@ function connect(worker: Worker, head: LedgerWriter['head']): LedgerWriter {
     stream: MAIN_STREAM,
     head,
     lost: lost.promise,
-    write: async (batch) => resultsOf(await ask({ kind: 'write', batch: packBatch(batch) }), batch),
+    async write(batch) {
+      const packed = packBatch(batch)
+      const { values } = packed
+      let from = 0
+      // A change of a thousand principals is long to copy: others get their turn. One batch is written at a time.
+      for (; values.length - from > MAX_VALUES_AT_ONCE; from += MAX_VALUES_AT_ONCE) {
+        const part = values.slice(from, from + MAX_VALUES_AT_ONCE)
+        worker.postMessage({ kind: 'part', values: part } satisfies ToWriter)
+        await nextTurn()
+      }
+      const last = from === 0 ? packed : { ...packed, values: values.slice(from) }
+      return resultsOf(await ask({ kind: 'write', batch: last }), batch)
+    },
     unfinished: async () => {
       const decisions = decisionsOf(await ask({ kind: 'open-decisions' }))
       return decisions.length === 0 ? [] : [{ statements: [], decisions }]

@@ -35,12 +35,21 @@ function serve(store: LedgerStore): void {
   send({ kind: 'ready', head: store.head })
 }
 
+let parts: unknown[] = []
+
 function answer(store: LedgerStore, message: ToWriter): void {
   switch (message.kind) {
-    case 'write':
-      send({ kind: 'written', results: packResults(store.write(unpackBatch(message.batch))) })
+    case 'part':
+      parts.push(...message.values)
+      break
+    case 'write': {
+      const { batch } = message
+      const values = parts.length === 0 ? batch.values : [...parts, ...batch.values]
+      parts = []
+      send({ kind: 'written', results: packResults(store.write(unpackBatch({ ...batch, values }))) })
       store.checkpoint()
       break
+    }
     case 'open-decisions':
       send({ kind: 'open-decisions', decisions: store.openDecisions() })
       break

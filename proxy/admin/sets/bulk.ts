@@ -3,6 +3,7 @@ import { authorityDetail, authorityState } from '../../../db/principals/authorit
 import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read.ts'
 import type { CapabilitySet } from '../../../db/principals/sets.ts'
 import { setCapabilities } from '../../../db/principals/write.ts'
+import { portionsOf } from '../../../db/support/pages.ts'
 import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
 import { previewOf } from '../conditions/run.ts'
@@ -23,7 +24,7 @@ import {
 import { capabilitySetOf } from './sets.ts'
 
 const MAX_CAPABILITIES = 64
-/** The principals that are read, or whose change is written down, between two turns of the loop. */
+/** The principals that are read, judged or written down between two turns of the loop. */
 const AT_ONCE = 25
 const MAX_NAMED = 20
 
@@ -103,18 +104,17 @@ async function planFor(
   const template: CapabilitySet | null = set === undefined ? null : await capabilitySetOf(context, set)
   const whole = template?.capabilities ?? replace
   const given = template ? template.name : replace ? null : undefined
-  const changes = found
-    .map((principal) => ({
-      principal,
-      capabilities:
-        whole ?? [...new Set([...principal.capabilities, ...add])].filter((one) => !remove.includes(one)),
-    }))
-    .filter(
-      ({ principal, capabilities }) =>
-        hasDrifted(principal.capabilities, capabilities) ||
-        (given !== undefined && principal.capability_set !== given),
-    )
-    .toSorted((one, other) => (one.principal.principal_id < other.principal.principal_id ? -1 : 1))
+  const changes: PrincipalSetChange[] = []
+  for (const some of portionsOf(found, AT_ONCE)) {
+    for (const principal of some) {
+      const { capabilities: held, capability_set: last } = principal
+      const capabilities = whole ?? [...new Set([...held, ...add])].filter((one) => !remove.includes(one))
+      if (hasDrifted(held, capabilities) || (given !== undefined && last !== given))
+        changes.push({ principal, capabilities })
+    }
+    await eventLoopTurn()
+  }
+  changes.sort((one, other) => (one.principal.principal_id < other.principal.principal_id ? -1 : 1))
   const tooMany = changes.filter(({ capabilities }) => capabilities.length > MAX_CAPABILITIES)
   if (tooMany.length > 0) {
     const names = namesOf(tooMany.map(({ principal }) => principal.principal_id))

@@ -54,6 +54,20 @@ await t.test(
     const sets = (...args: string[]) => sallyport(['sets', ...args], env)
     t.match(await sets('put', 'reader', '--caps', 'llm.chat'), { code: 0, out: 'reader = llm.chat\n' })
     t.match(await sets('list'), { code: 0, out: /^reader +nobody +nobody +llm\.chat$/m })
+    const apply = (...args: string[]) => sets('apply', ...args)
+    const found = /^acme::bot -\S+.*\n1 of 1 agents would change\n3 calls of the last 30 days would/
+    t.match(await apply('bot', '--replace', 'x', '--dry-run'), { code: 0, out: found })
+    t.match(await apply('bot', '--add', 'y'), { code: 0, out: 'acme::bot +y\n1 of 1 agents change\ndone\n' })
+    t.match(await apply('bot', '--remove', 'y'), { code: 0, out: /^acme::bot -y$/m })
+    t.match(await apply('bot', '--remove', 'y'), { code: 0, out: '0 of 1 agents change\n' })
+    for (const [args, err] of [
+      [['bot'], /must have one of add and remove, replace, set/],
+      [['bot', '--set', 'nobody'], /no set with the name nobody/],
+      [['bot', '--set', 'reader', '--add', 'y'], /must have one of/],
+      [['bot', '--add', 'y', '--kind', 'operators'], /--kind must be agents, users, workloads/],
+      [['--add', 'y'], /give one search/],
+    ] as const)
+      t.match(await apply(...args), { code: 1, err })
     t.match(await sets('delete', 'reader'), { code: 0, out: 'reader is deleted\n' })
     t.match(await sets('delete', 'reader'), { code: 1, err: /no set with the name reader/ })
     const providers = await sallyport(['providers', 'list'], env)
