@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { Page } from 'playwright-core'
 import t from 'tap'
 import { complaintsOf, signIn, stage } from '../../support/dashboard/stage.ts'
-import { testGateway } from '../../support/gateway.ts'
+import { agentOf, ask, testGateway } from '../../support/gateway.ts'
 import { openChromium, skipWithoutChromium as skip } from '../../support/oidc/chromium.ts'
 import { eventually } from '../../support/settled.ts'
 
@@ -136,7 +136,7 @@ await t.test(
 )
 
 await t.test(
-  'from nothing: the printed link, a secret, a first agent, its first call as it arrives, and its why page',
+  'from nothing: the printed link, a secret, an agent, its first call, a refused one, a grant, a theft ended, a pack that verifies',
   { skip },
   async (t) => {
     const gateway = await testGateway(t, { settings: { MCP_PROXY_ADMIN_SECRET: '' } })
@@ -163,6 +163,40 @@ await t.test(
     await page.getByText('The first call has arrived.').waitFor()
     await page.locator('#first-call a.row').click()
     await page.getByText('✓ capability').waitFor()
+
+    const list = () =>
+      gateway.call(first, 'POST', '/v1/mcp', {
+        body: { jsonrpc: '2.0', id: 1, method: 'tools/list', params: {} },
+        headers: { accept: 'application/json, text/event-stream' },
+      })
+    t.match((await list()).json, { error: {} }, 'a call that is refused')
+    await page.getByRole('link', { name: 'Attention' }).click()
+    await page.getByRole('link', { name: 'Grant…' }).click()
+    await page.getByRole('button', { name: 'Update' }).click()
+    await page.getByText('Updated').waitFor()
+    t.match((await list()).json, { result: {} }, 'what was granted')
+
+    const stolen = agentOf(gateway.ca, first, true)
+    t.teardown(() => stolen.destroy())
+    const steal = async () => (await ask(`${gateway.url}/v1/models`, 'GET', { agent: stolen })).status
+    t.equal(await steal(), 200, 'whoever has copied the folder')
+    await page.goto(`${gateway.url}/proxy/agents/acme::first`)
+    await page.getByRole('button', { name: 'End it now' }).click()
+    await page.getByRole('button', { name: 'End it now' }).click()
+    const clicked = performance.now()
+    await eventually(steal, (status) => status === 401)
+    t.ok(performance.now() - clicked < 10_000, 'is out within ten seconds of the click')
+
+    await page.getByRole('link', { name: 'Proof' }).click()
+    const verifying = (await page.getByText('node verify.mjs').textContent()) ?? ''
+    const [download] = await Promise.all([
+      page.waitForEvent('download'),
+      page.getByRole('link', { name: 'everything' }).click(),
+    ])
+    const cwd = t.testdir()
+    await download.saveAs(join(cwd, 'evidence.zip'))
+    execFileSync('python3', ['-m', 'zipfile', '-e', 'evidence.zip', '.'], { cwd })
+    t.match(execFileSync('/bin/sh', ['-c', verifying], { cwd, encoding: 'utf8' }), /VERIFIED|CONSISTENT/)
 
     // The key was shown once: no way back brings it.
     let shown = ''
