@@ -29,6 +29,7 @@ export interface DatabaseSchema {
   readonly audit_cosignatures: AuditCosignatureTable
   readonly audit_anchors: AuditAnchorTable
   readonly audit_keys: AuditKeyTable
+  readonly audit_segments: AuditSegmentTable
   readonly audit_states: AuditStateTable
   readonly row_counts: RowCountTable
   readonly row_counts_place: RowCountPlaceTable
@@ -385,6 +386,28 @@ interface AuditStateTable {
   readonly at: string
   readonly stream: string
   readonly seq: number
+}
+
+interface AuditSegmentTable {
+  /** Leaves of the tree, inclusive. */
+  readonly first: number
+  readonly last: number
+  readonly last_place: number
+  /** Of the file, and of its state-end.json. Lower-case hex. */
+  readonly sha256: string
+  readonly state: string
+  /** The name in the folder of the archive. */
+  readonly file: string
+  readonly bytes: number
+  /** The earliest and the latest `recorded_at` of its rows. */
+  readonly since: string
+  readonly until: string
+  /** The row `ledger.archived`. */
+  readonly stream: string
+  readonly seq: number
+  readonly confirmed_at: ColumnType<string | null, string | null | undefined, string | null>
+  readonly removed_at: ColumnType<string | null, string | null | undefined, string | null>
+  readonly forgotten_at: ColumnType<string | null, string | null | undefined, string | null>
 }
 
 interface AuditCheckpointTable {

@@ -36,10 +36,11 @@ import {
   trustedCasGeneration,
 } from './generation.ts'
 import { LookupCache } from './kept-lookups.ts'
-import { auditRowColumns } from './ledger/columns.ts'
+import { auditRemoval, auditRowColumns } from './ledger/columns.ts'
 import { postgresAuditGuards } from './ledger/guards.ts'
 import { TAKE_EXCLUSIVE_LOCK } from './ledger/locks.ts'
 import { placedPages } from './ledger/placed-rows.ts'
+import { postgresSegments } from './ledger/segments.ts'
 import { auditLog, auditParents, auditPlaces } from './ledger/table.ts'
 import { postgresRowCounts, postgresTreeRows } from './ledger/tree-rows.ts'
 import { openPostgresWriter } from './ledger/writer.ts'
@@ -95,6 +96,8 @@ export const POSTGRES_MIGRATIONS: NamedMigrations = sortedMigrations({
   '0074_trusted_cas_generation': trustedCasGeneration,
   '0096_audit_parents': auditParents,
   '0097_audit_columns': auditRowColumns,
+  '0098_audit_segments': postgresSegments,
+  '0098_audit_segments_removal': auditRemoval,
   '0099_audit_states': auditStates('bytea'),
 })
 

@@ -5,6 +5,7 @@ import { auditTree } from '../migrations/0070_audit_tree.ts'
 import { auditStates } from '../migrations/0099_audit_states.ts'
 import { auditColumns, auditRows } from './ledger/form/table.ts'
 import { sqliteAuditGuards } from './ledger/guards.ts'
+import { sqliteSegments } from './ledger/segments.ts'
 
 export const SQLITE_MIGRATIONS: NamedMigrations = sortedMigrations({
   ...COMMON_MIGRATIONS,
@@ -14,5 +15,6 @@ export const SQLITE_MIGRATIONS: NamedMigrations = sortedMigrations({
   '0052_single_uses': singleUses,
   '0070_audit_tree': auditTree('blob'),
   '0097_audit_columns': auditColumns,
+  '0098_audit_segments': sqliteSegments,
   '0099_audit_states': auditStates('blob'),
 })

@@ -31,7 +31,7 @@ begin
     where not is_temporary and schema_name is not distinct from 'public'
   loop
     if dropped.object_type in ('table', 'table column', 'trigger')
-        and dropped.names[2] in ('audit_rows', 'audit_streams')
+        and dropped.names[2] in ('audit_rows', 'audit_segments', 'audit_streams')
       or dropped.object_type = 'function' and dropped.names[2] like 'audit\_rows\_%'
     then
       raise exception 'the audit ledger is not dropped: % %', dropped.object_type, dropped.object_identity;

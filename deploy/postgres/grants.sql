@@ -11,4 +11,9 @@ grant insert (stream, seq, recorded_at, request_id, principal_id, action, status
   on audit_rows to sallyport_gateway;
 -- What was signed, and what others have said of it, stays as it is.
 revoke update, delete on audit_checkpoints, audit_cosignatures from sallyport_gateway;
+-- What is archived goes by these alone, and a segment stays as it was written.
+grant execute on function audit_rows_remove(bigint, bigint), audit_rows_remove_checkpoints(integer, bigint)
+  to sallyport_gateway;
+revoke update, delete on audit_segments from sallyport_gateway;
+grant update (confirmed_at, removed_at, forgotten_at) on audit_segments to sallyport_gateway;
 revoke insert, update, delete on audit_log, kysely_migration, kysely_migration_lock from sallyport_gateway;

@@ -5,6 +5,7 @@ import { leafVersion, type StoredRow } from '../../ledger/record/leaf.ts'
 import { leafSql } from '../../ledger/record/leaf-sql.ts'
 import { CHECKPOINTS_OF_COLUMNS, CHECKPOINTS_TRIGGER, NEXT_OF_EITHER_FORM, READS_COLUMNS } from './guards.ts'
 import { STREAM_CLASS } from './locks.ts'
+import { ADOPT_REMOVAL } from './segments.ts'
 import { insertRowsQuery, memberOf, POSTGRES_STORED_COLUMNS, TEXT_COLUMNS } from './table.ts'
 
 // The columns that a row has in place of its leaf. Hashes are bytes: half as long.
@@ -19,9 +20,16 @@ const HASHES = ['cert_thumbprint', 'config_digest', 'prev_sha256', 'row_sha256']
 export const auditRowColumns: Migration = {
   async up(db: Kysely<unknown>): Promise<void> {
     for (const statement of STATEMENTS) await sql.raw(statement).execute(db)
-    if ((await sql<{ alone: boolean }>`${sql.raw(IS_ALONE)}`.execute(db)).rows[0]?.alone)
-      for (const statement of ADOPT) await sql.raw(statement).execute(db)
+    await adoptAlone(db, ADOPT)
   },
+}
+
+/** Lets rows go that are archived, likewise. */
+export const auditRemoval: Migration = { up: (db: Kysely<unknown>) => adoptAlone(db, ADOPT_REMOVAL) }
+
+async function adoptAlone(db: Kysely<unknown>, statements: readonly string[]): Promise<void> {
+  const { rows } = await sql<{ alone: boolean }>`${sql.raw(IS_ALONE)}`.execute(db)
+  if (rows[0]?.alone) for (const statement of statements) await sql.raw(statement).execute(db)
 }
 
 const json = (column: string): string => `coalesce(to_json(${column})::text, 'null')`
@@ -84,14 +92,21 @@ for each row execute function audit_checkpoints_of_columns()`,
 /** The answer to the wish to store rows in columns. `before`: they are already. `waits`: gateways are running. */
 export type ColumnAdoption = 'adopted' | 'before' | 'waits'
 
-/** Has new rows stored in columns, by the owner of the tables, unless gateways run that may not know them. */
+/**
+ * Has new rows stored in columns, and lets archived ones go, by the owner of the tables, unless gateways run that
+ * may not know it.
+ */
 export async function adoptColumns(client: Client): Promise<ColumnAdoption> {
-  if (await storesColumns(client)) return 'before'
+  const { rows: removing } = await client.query(REMOVES)
+  if ((await storesColumns(client)) && removing.length > 0) return 'before'
   const { rows } = await client.query<{ alone: boolean }>(IS_ALONE)
   if (rows[0]?.alone !== true) return 'waits'
-  await client.query(`begin; ${ADOPT.join('; ')}; commit`)
+  await client.query(`begin; ${[...ADOPT, ...ADOPT_REMOVAL].join('; ')}; commit`)
   return 'adopted'
 }
+
+const REMOVES = `select from pg_trigger t join pg_proc p on p.oid = t.tgfoid
+where t.tgrelid = 'audit_rows'::regclass and t.tgname = 'audit_rows_delete' and p.proname = 'audit_rows_only_archived'`
 
 /**
  * Tells if rows are stored in columns: the guard is the one that takes them, and this role may write them. Lets

@@ -6,6 +6,7 @@ import {
   GUARD_TRIGGERS,
   NEXT_OF_EITHER_FORM,
 } from './guards.ts'
+import { ARCHIVED_ROWS_GUARD, SEGMENT_GUARDS } from './segments.ts'
 
 /**
  * Names the audit tables' guards that are missing, changed, switched off or too many; null if all is well
@@ -20,6 +21,11 @@ export async function postgresSchemaProblem(client: Client | Pool): Promise<stri
       `A ${GUARD_FUNCTIONS[function_] ?? ''}`,
     ]),
   ).set(PLACE, 'a given once')
+  // Not in a database of the version before, which is verified too.
+  if (found.delete(SEGMENTS))
+    for (const [name, [, , body]] of Object.entries(SEGMENT_GUARDS)) expected.set(name, `A ${body}`)
+  // Not adopted while a gateway of the version before ran (segments.ts).
+  if (found.get('audit_rows_delete') === REMOVAL_GUARD) expected.set('audit_rows_delete', REMOVAL_GUARD)
   // Rows are stored in columns (columns.ts), by both of these or by none.
   if (found.has(CHECKPOINTS_TRIGGER) || found.get('audit_rows_insert') === NEXT_GUARD)
     expected.set('audit_rows_insert', NEXT_GUARD).set(CHECKPOINTS_TRIGGER, `O ${CHECKPOINTS_OF_COLUMNS}`)
@@ -32,7 +38,10 @@ export async function postgresSchemaProblem(client: Client | Pool): Promise<stri
 // With what it is planned by.
 const NEXT_GUARD = `A ${NEXT_OF_EITHER_FORM} plan_cache_mode=force_generic_plan enable_seqscan=off`
 
+const REMOVAL_GUARD = `A ${ARCHIVED_ROWS_GUARD}`
+
 const PLACE = 'column place'
+const SEGMENTS = 'table audit_segments'
 
 type GuardDefinitions = ReadonlyMap<string, string>
 
@@ -50,8 +59,10 @@ interface GuardDefinition {
 
 const FOUND = `select t.tgname as name, t.tgenabled as enabled, p.prosrc || coalesce(' ' || array_to_string(p.proconfig, ' '), '') as body
 from pg_trigger t join pg_proc p on p.oid = t.tgfoid
-where not t.tgisinternal and (t.tgrelid = 'audit_rows'::regclass
+where not t.tgisinternal and (t.tgrelid in ('audit_rows'::regclass, to_regclass('audit_segments'))
   or t.tgrelid = to_regclass('audit_checkpoints') and t.tgname = '${CHECKPOINTS_TRIGGER}')
+union all
+select '${SEGMENTS}', '', '' where to_regclass('audit_segments') is not null
 union all
 select r.rulename, r.ev_enabled, pg_get_ruledef(r.oid) from pg_rewrite r where r.ev_class = 'audit_rows'::regclass
 union all

@@ -1,0 +1,65 @@
+import { setTimeout as wait } from 'node:timers/promises'
+import type { Database } from '../../db/database.ts'
+import type { Ledger } from '../../db/ledger/record/ledger.ts'
+import {
+  countPlaces,
+  markRemoved,
+  nextPlace,
+  removeBeside,
+  removeRows,
+  type StoredSegment,
+} from '../../db/ledger/tree/segments.ts'
+import { noteEntry } from '../../plugins/audit/entries.ts'
+
+/** The rows that go in one transaction: it holds up the calls after it for some ms at most. */
+const SLICE = 512
+/** The part of the time that is left to calls. */
+const REST = 0.5
+
+export interface RemovalDependencies {
+  readonly database: Pick<Database, 'kysely' | 'engine'>
+  readonly ledger: Pick<Ledger, 'commit'>
+  readonly clock: () => number
+  readonly configDigest: () => string
+  /** Asked between two slices: false ends the removal, which the next one goes on with. */
+  readonly goesOn: () => boolean
+}
+
+/**
+ * Removes the rows of an archived segment, and what is stored beside them, slice by slice; then the row
+ * `ledger.removed`. May be done again from the beginning at any time. Returns whether all of it is gone.
+ */
+export async function removeSegment(
+  dependencies: RemovalDependencies,
+  segment: StoredSegment,
+): Promise<boolean> {
+  const { database, ledger, clock, configDigest, goesOn } = dependencies
+  const { first, last, last_place: until } = segment
+  const { kysely } = database
+  const commit = async (
+    statements: Parameters<Ledger['commit']>[0]['statements'] & object,
+  ): Promise<void> => {
+    const from = performance.now()
+    await ledger.commit({ statements, entries: [] })
+    await wait(REST * (performance.now() - from))
+  }
+  // From the beginning: the newest row of a stream stayed, and may be another one now.
+  for (let after = 0; ; ) {
+    const from = await nextPlace(database, after, until)
+    if (from === null) break
+    if (!goesOn()) return false
+    after = Math.min(from + SLICE - 1, until)
+    await commit([removeRows(database, from, after)])
+  }
+  for (;;) {
+    const statements = await removeBeside(database, { size: last + 1 })
+    if (statements === null) break
+    if (!goesOn()) return false
+    await commit(statements)
+  }
+  const kept = await countPlaces(database, segment.last_place - (last - first + 1), until)
+  const detail = { first, last, rows: last - first + 1 - kept }
+  const row = noteEntry({ action: 'ledger.removed', detail }, clock(), configDigest())
+  await ledger.commit({ statements: [markRemoved(kysely, segment, clock())], entries: [row] })
+  return true
+}
