@@ -57,10 +57,12 @@ export async function copyToPostgres({ file, url, onCopied }: PostgresCopyOption
 
 function assertOfThisVersion(source: SQLite.Database): void {
   const applied = source.prepare<[], string>('select name from kysely_migration').pluck().all()
-  if (applied.length === Object.keys(SQLITE_MIGRATIONS).length) return
-  throw new Error(
-    'the database is of another version of this service: start this version on it once, and stop it',
-  )
+  if (applied.length !== Object.keys(SQLITE_MIGRATIONS).length)
+    throw new Error(
+      'the database is of another version of this service: start this version on it once, and stop it',
+    )
+  if (source.prepare('select 1 from audit_segments').get())
+    throw new Error('rows of the ledger are archived, and what is left of it cannot be copied')
 }
 
 async function lastCopiedSeq(client: Client, source: SQLite.Database): Promise<number> {

@@ -31,8 +31,11 @@ function noPrincipalQuery({ kysely }: Database) {
     )
     // Said again, or SQLite does not take the index, and reads the whole ledger.
     .where(RARE_ACTION)
+  // Those rows may be archived.
+  const archived = kysely.selectFrom('audit_segments').select('first')
   return Object.values(PRINCIPAL_TABLES)
     .map(({ table }) => kysely.selectFrom(kysely.dynamic.table(table).as('p')).select(sql.lit(1).as('holds')))
     .reduce((query, one) => query.where((row) => row.not(row.exists(one))), none)
     .where((row) => row.not(row.exists(rows)))
+    .where((row) => row.not(row.exists(archived)))
 }

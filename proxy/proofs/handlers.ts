@@ -1,4 +1,5 @@
 import type { Database } from '../../db/database.ts'
+import { newestSegment, type StoredSegment, segmentOfLeaf } from '../../db/ledger/tree/segments.ts'
 import {
   checkpointOfSize,
   currentTree,
@@ -10,7 +11,7 @@ import type { ProofReader } from '../../plugins/operators/proof-reader.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { saltsOf } from '../admin/audit/salts.ts'
-import { notSealed } from '../admin/audit/scope.ts'
+import { archivedRefusal, notSealed } from '../admin/audit/scope.ts'
 import type { AdminContext } from '../admin/operation/context.ts'
 import { jsonReply, type Reply } from '../http/reply.ts'
 import type { LogKeys } from './log-keys.ts'
@@ -63,6 +64,8 @@ async function checkpoint(
   const found =
     size === null ? newestCheckpoint(kysely, tree.tree) : checkpointOfSize(kysely, tree.tree, size)
   const stored = await found
+  const segment = stored || size === null ? undefined : await segmentOfLeaf(kysely, size - 1)
+  if (segment) throw archivedRefusal(segment)
   if (!stored) throw asked === null ? notSealed(sealing) : new Refusal('not_found')
   return noteOfCheckpoint(kysely, tree, stored)
 }
@@ -86,6 +89,11 @@ async function tile(database: Database, path: string, auditor: boolean): Promise
   return { status: 200, headers: { 'content-type': 'application/octet-stream', ...FOR_EVER }, body: bytes }
 }
 
+const notHere = ({ until, file }: StoredSegment): Refusal =>
+  new Refusal('not_found', {
+    message: `There is no such request here. Rows recorded up to ${until} were archived, the last of them in ${file}: look for it there.`,
+  })
+
 async function proofsOf(
   { database, subjectKeys, sealing }: ProofDependencies,
   { params, ref, auditor }: ProofReaderFacts,
@@ -94,7 +102,11 @@ async function proofsOf(
   const all = await database.treeRows.ofRequest(id)
   // Another's rows are not there for the asker.
   const rows = all.filter(({ principal_id: whose }) => auditor || (whose !== null && whose === ref))
-  if (rows.length === 0) throw new Refusal('not_found')
+  const [first] = rows
+  // The id of a call that is archived says nothing about where.
+  const newest = await newestSegment(database.kysely)
+  if (!first || first.place <= (newest?.last_place ?? 0))
+    throw newest ? notHere(newest) : new Refusal('not_found')
   const proven = await proveRows(database, rows)
   if (!proven) throw notSealed(sealing)
   const salts: Record<string, string> = {}

@@ -4,9 +4,12 @@ import { seal, unseal } from '../../certs/authority/key-store.ts'
 import type { Database } from '../../db/database.ts'
 import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
+import { checkpointText } from '../../db/ledger/tree/checkpoint.ts'
 import { parseVerifierKey, signNote, verifierKeyText } from '../../db/ledger/tree/note.ts'
+import { archiveBoundary } from '../../db/ledger/tree/segments.ts'
 import {
   beginTree,
+  continueTree,
   currentTree,
   rotateKey,
   type StoredKey,
@@ -76,9 +79,16 @@ export class LogKeys {
     entries: readonly LedgerEntry[],
   ): Promise<void> {
     const { database, ledger, clock } = this.#sources
+    const { kysely } = database
     const key = await this.#make(tree)
-    const begun = { ...tree, begun_at: timestamp(clock()) }
-    const stored = beginTree(database.kysely, { tree: begun, key })
+    const begun = { ...tree, ...(await archiveBoundary(kysely)), begun_at: timestamp(clock()) }
+    const { size, origin } = begun
+    const sign = (root: Buffer) => [
+      signNote(checkpointText({ origin, size, root }), origin, this.#unseal(key)),
+    ]
+    const before = size === 0 ? undefined : await currentTree(kysely)
+    const archived = before ? await continueTree(kysely, before.tree, begun, sign) : []
+    const stored = [...beginTree(kysely, { tree: begun, key }), ...archived]
     await ledger.commit({ statements: [...this.#inForce(), ...stored], entries })
   }
 

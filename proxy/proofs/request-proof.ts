@@ -2,11 +2,10 @@ import type { Database } from '../../db/database.ts'
 import { inclusionProof, tlogProofText } from '../../db/ledger/tree/proofs.ts'
 import type { PlacedLeaf } from '../../db/ledger/tree/rows.ts'
 import {
-  checkpointBefore,
   currentTree,
+  indexOfPlace,
   newestCheckpoint,
   noteOfCheckpoint,
-  type StoredTree,
   tileReader,
 } from '../../db/ledger/tree/store.ts'
 import type { ReadTile } from '../../db/ledger/tree/tiles.ts'
@@ -21,7 +20,7 @@ export interface ProvenRow {
   readonly proof: string
 }
 
-/** Proves the rows of a request by the newest checkpoint; null if one of them is not sealed yet. */
+/** Proves the rows of a request by the newest checkpoint; null if one of them is not sealed yet, or archived. */
 export async function proveRows(
   { kysely, treeRows }: Pick<Database, 'kysely' | 'treeRows'>,
   rows: readonly PlacedLeaf[],
@@ -33,20 +32,12 @@ export async function proveRows(
   const read = cachedTiles(tileReader(kysely, tree.tree))
   const proven: ProvenRow[] = []
   for (const { place, leaf, stream, seq } of rows) {
-    const index = await indexOf({ kysely, treeRows }, tree, place)
+    const index = await indexOfPlace({ kysely, treeRows }, tree.tree, place)
+    if (index === null) return null
     const hashes = await inclusionProof(read, index, newest.size)
     proven.push({ leaf, stream, seq, proof: tlogProofText(index, hashes, note) })
   }
   return proven
-}
-
-async function indexOf(
-  { kysely, treeRows }: Pick<Database, 'kysely' | 'treeRows'>,
-  { tree }: StoredTree,
-  place: number,
-): Promise<number> {
-  const before = await checkpointBefore(kysely, tree, place)
-  return (before?.size ?? 0) + (await treeRows.between(before?.place ?? 0, place))
 }
 
 /**

@@ -1,7 +1,9 @@
 import type { Database } from '../../db/database.ts'
+import { archiveBoundary, segmentOfLeaf } from '../../db/ledger/tree/segments.ts'
 import type { StoredTree } from '../../db/ledger/tree/store.ts'
 import { checkpointUpTo, currentTree, tileReader } from '../../db/ledger/tree/store.ts'
 import { hashesAt, TILE_WIDTH } from '../../db/ledger/tree/tiles.ts'
+import { archivedRefusal } from '../admin/audit/scope.ts'
 
 /** A tile that is asked for by its path; `level` is null if it is a bundle of entries. */
 export interface RequestedTile {
@@ -34,6 +36,7 @@ export async function readTreeTile(
 ): Promise<Buffer | null> {
   const tree = await currentTree(kysely)
   if (!tree || hashesAt(tree.size, level) < n * TILE_WIDTH + width) return null
+  if (level === 0) await assertKept(kysely, n)
   return tileReader(kysely, tree.tree)({ level, n }, width)
 }
 
@@ -48,6 +51,7 @@ export async function readEntries(
   const tree = await currentTree(database.kysely)
   const first = n * TILE_WIDTH
   if (!tree || tree.size < first + width) return null
+  await assertKept(database.kysely, n)
   const leaves = await leavesFrom(database, tree, first, width)
   return Buffer.concat(
     leaves.flatMap((leaf) => {
@@ -59,6 +63,12 @@ export async function readEntries(
   )
 }
 
+/** Refuses a tile of leaves, or a bundle, that is archived. */
+async function assertKept(kysely: Database['kysely'], n: number): Promise<void> {
+  const segment = await segmentOfLeaf(kysely, n * TILE_WIDTH)
+  if (segment) throw archivedRefusal(segment)
+}
+
 /** The leaves of a tree from an index on. */
 export async function leavesFrom(
   { kysely, treeRows }: Pick<Database, 'kysely' | 'treeRows'>,
@@ -67,6 +77,7 @@ export async function leavesFrom(
   count: number,
 ): Promise<readonly string[]> {
   // A checkpoint says at which place a size is reached: from the last one before, it is not far.
-  const before = await checkpointUpTo(kysely, tree, first)
-  return treeRows.leaves(before?.place ?? 0, first - (before?.size ?? 0), count)
+  const [before, archived] = [await checkpointUpTo(kysely, tree, first), await archiveBoundary(kysely)]
+  const from = before && before.size > archived.size ? before : archived
+  return treeRows.leaves(from.place, first - from.size, count)
 }

@@ -115,12 +115,12 @@ async function firstSince(
   instant: string,
   signal: AbortSignal,
 ): Promise<number | null> {
-  const { last } = await db
+  const { first, last } = await db
     .selectFrom('audit_log')
-    .select(({ fn }) => fn.max<number | null>('seq').as('last'))
+    .select(({ fn }) => [fn.min<number>('seq').as('first'), fn.max<number>('seq').as('last')])
     .executeTakeFirstOrThrow()
-  for (let after = 0; after < (last ?? 0); after += SPAN) {
-    const first = await db
+  for (let after = first - 1; after < last; after += SPAN) {
+    const found = await db
       .selectFrom('audit_log')
       .select('seq')
       .where('seq', '>', after)
@@ -129,7 +129,7 @@ async function firstSince(
       .orderBy('seq')
       .limit(1)
       .executeTakeFirst()
-    if (first) return first.seq
+    if (found) return found.seq
     await nextTurn(undefined, { signal })
   }
   return null

@@ -17,6 +17,7 @@ export interface StoredLog {
   /** Sorted by size. May be long. */
   readonly checkpoints: AsyncIterable<SignedCheckpoint> | Iterable<SignedCheckpoint>
   readonly tiles?: StoredTreeParts['tiles']
+  readonly start?: StoredTreeParts['start']
   readonly standing: StoredStanding
 }
 
@@ -62,6 +63,8 @@ const MAX_TREE_PROBLEMS = 20
 /** `stored`: null if there are rows alone, as in an export. */
 export function inspectTree(stored: StoredLog | null, trusted: LogTrust): TreeInspection {
   const problems: string[] = []
+  // The rows under the others are archived: nothing here can be compared with them.
+  const comparable = trusted.checkpoints.filter(({ size }) => size >= (stored?.start?.size ?? 0))
   const fault = (sentence: string): void => {
     if (problems.length < MAX_TREE_PROBLEMS && !problems.includes(sentence)) problems.push(sentence)
   }
@@ -100,7 +103,7 @@ export function inspectTree(stored: StoredLog | null, trusted: LogTrust): TreeIn
   }
 
   async function* merged() {
-    const kept = trusted.checkpoints.toSorted((one, other) => one.size - other.size)
+    const kept = comparable.toSorted((one, other) => one.size - other.size)
     const meet = async (checkpoint: SignedCheckpoint, isKept: boolean) => {
       await lookAtStamps(checkpoint)
       // It came from elsewhere: the signature of a former key of the log, which nobody gave, is as good.
@@ -116,9 +119,9 @@ export function inspectTree(stored: StoredLog | null, trusted: LogTrust): TreeIn
     for (const checkpoint of kept) yield await meet(checkpoint, true)
   }
 
-  const tiles = stored?.tiles
+  const { tiles, start } = stored ?? {}
   const claims = claimed()
-  const walk = treeWalk({ checkpoints: claims, ...(tiles && { tiles }) })
+  const walk = treeWalk({ checkpoints: claims, ...(tiles && { tiles }), start })
 
   /** Looks at the checkpoints of more rows than there are, too. */
   async function walked(): Promise<TreeWalkResult> {
@@ -137,7 +140,7 @@ export function inspectTree(stored: StoredLog | null, trusted: LogTrust): TreeIn
     for (const { name } of missing) fault(`no checkpoint is cosigned by the witness ${name}`)
     const { problems: unstamped, ...stamps } = trusted.stamps?.end() ?? NO_STAMPS
     for (const sentence of unstamped) fault(sentence)
-    const vouched = problems.length === 0 && beyond === null && (signed > 0 || trusted.checkpoints.length > 0)
+    const vouched = problems.length === 0 && beyond === null && (signed > 0 || comparable.length > 0)
     return {
       origin,
       ...counted,
@@ -147,7 +150,7 @@ export function inspectTree(stored: StoredLog | null, trusted: LogTrust): TreeIn
       cutShort:
         beyond === null ? null : `there are ${rows} rows, but a checkpoint of ${beyond.size} rows was signed`,
       vouched,
-      kept: vouched ? Math.max(0, ...trusted.checkpoints.map(({ size }) => size)) : 0,
+      kept: vouched ? Math.max(0, ...comparable.map(({ size }) => size)) : 0,
       witnessed: [...witnessed.values()],
       stamps,
     }

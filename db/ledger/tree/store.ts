@@ -1,11 +1,12 @@
-import type { Kysely, Selectable } from 'kysely'
+import { type Kysely, type RawBuilder, type Selectable, sql } from 'kysely'
 import type { Database } from '../../database.ts'
 import type { DatabaseSchema } from '../../schema.ts'
 import { type LedgerStatement, statementOf, timestamp } from '../../support/statement.ts'
 import { type Checkpoint, checkpointText } from './checkpoint.ts'
 import { HASH_BYTES } from './hashes.ts'
 import { noteOf } from './note.ts'
-import { edgeOf, type ReadTile, type TreeTile } from './tiles.ts'
+import { archiveBoundary } from './segments.ts'
+import { edgeOf, type ReadTile, rootOf, type TreeTile } from './tiles.ts'
 
 type TreeDatabase = Kysely<DatabaseSchema>
 
@@ -81,12 +82,25 @@ export const checkpointOfSize = (
 ): Promise<StoredCheckpoint | undefined> => checkpoints(db, tree).where('size', '=', size).executeTakeFirst()
 
 /** The last checkpoint before a row at a place; undefined if the row is under the first. */
-export const checkpointBefore = (
+const checkpointBefore = (
   db: TreeDatabase,
   tree: number,
   place: number,
 ): Promise<StoredCheckpoint | undefined> =>
   checkpoints(db, tree).where('place', '<', place).orderBy('place', 'desc').limit(1).executeTakeFirst()
+
+/** The index of the leaf at a place; null if it is archived. */
+export async function indexOfPlace(
+  { kysely, treeRows }: Pick<Database, 'kysely' | 'treeRows'>,
+  tree: number,
+  place: number,
+): Promise<number | null> {
+  const archived = await archiveBoundary(kysely)
+  if (place <= archived.place) return null
+  const before = await checkpointBefore(kysely, tree, place)
+  const from = before && before.size > archived.size ? before : archived
+  return from.size + (await treeRows.between(from.place, place))
+}
 
 /** The last checkpoint of at most so many leaves. */
 export const checkpointUpTo = (
@@ -181,10 +195,51 @@ export const treeKeysOf = (db: TreeDatabase, tree: number): Promise<readonly Sto
 
 export function beginTree(
   db: TreeDatabase,
-  { tree, key }: { readonly tree: Omit<StoredTree, 'size' | 'place'>; readonly key: StoredKey },
+  { tree, key }: { readonly tree: StoredTree; readonly key: StoredKey },
 ): readonly LedgerStatement[] {
-  const begin = db.insertInto('audit_trees').values({ ...tree, size: 0, place: 0 })
+  const begin = db.insertInto('audit_trees').values(tree)
   return [statementOf(begin.compile(), 1), statementOf(db.insertInto('audit_keys').values(key).compile(), 1)]
+}
+
+/**
+ * Gives a tree that has just begun the archived leaves of the one before it: what their tiles were made of is
+ * gone. `signatures`: of the checkpoint that ends with them.
+ */
+export async function continueTree(
+  db: TreeDatabase,
+  before: number,
+  { tree, size, place, begun_at }: StoredTree,
+  sign: (root: Buffer) => readonly string[],
+): Promise<readonly LedgerStatement[]> {
+  const [edge, read] = [edgeOf(size), tileReader(db, before)]
+  const row = { tree, size, place, signed_at: begun_at }
+  const root = rootOf(await readEdge(read, size))
+  const tiles = edge.flatMap(({ level, n, width }) => {
+    const of = db.selectFrom('audit_tiles').where('tree', '=', before).where('level', '=', level)
+    const copy = (hashes: RawBuilder<Uint8Array>) =>
+      of.select([sql.lit(tree).as('tree'), 'level', 'n', hashes.as('hashes')])
+    const whole = copy(sql`hashes`).where('n', '<', n)
+    const part = copy(sql`substr(hashes, 1, ${sql.lit(width * HASH_BYTES)})`).where('n', '=', n)
+    return level === 0 ? [] : width === 0 ? [whole] : [whole, part]
+  })
+  const checkpoint = { ...row, root: root.toString('base64'), signatures: sign(root).join('\n') }
+  return [
+    ...tiles.map((some) => {
+      const columns = ['tree', 'level', 'n', 'hashes'] as const
+      return statementOf(
+        db
+          .insertInto('audit_tiles')
+          .columns([...columns])
+          .expression(some)
+          .compile(),
+      )
+    }),
+    statementOf(db.insertInto('audit_checkpoints').values(checkpoint).compile(), 1),
+    statementOf(
+      sql`insert into audit_states select ${tree}, leaf, place, sha256, state, at, stream, seq from audit_states
+        where tree = ${before} and leaf = ${size}`.compile(db),
+    ),
+  ]
 }
 
 export function rotateKey(db: TreeDatabase, key: StoredKey, until: number): readonly LedgerStatement[] {

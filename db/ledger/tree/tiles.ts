@@ -62,19 +62,38 @@ export function extendTree(
 
 /** The root of a tree by its edge. Throws a RangeError for a tree without leaves. */
 export function rootOf(edge: TreeEdge): Buffer {
-  const peaks = edge.toReversed().flatMap(peaksIn)
+  const peaks = peaksOf(edge)
   if (peaks.length === 0) throw new RangeError('a tree without leaves has no tiles')
-  return peaks.reduceRight((right, left) => nodeHash(left, right))
+  return peaks.map(({ hash }) => hash).reduceRight((right, left) => nodeHash(left, right))
 }
 
-/** The roots of the perfect subtrees of a partial tile, largest first. */
-function peaksIn(hashes: Buffer): readonly Buffer[] {
-  const peaks: Buffer[] = []
+/** The root of a perfect subtree of 2^height leaves. */
+export interface TreePeak {
+  readonly hash: Buffer
+  readonly height: number
+}
+
+/** The roots of the perfect subtrees that a tree is made of, largest first. */
+export const peaksOf = (edge: TreeEdge): readonly TreePeak[] =>
+  edge
+    .flatMap((hashes, level) => [{ hashes, level }])
+    .toReversed()
+    .flatMap(peaksIn)
+
+function peaksIn({
+  hashes,
+  level,
+}: {
+  readonly hashes: Buffer
+  readonly level: number
+}): readonly TreePeak[] {
+  const peaks: TreePeak[] = []
   let at = 0
   for (let height = TILE_HEIGHT - 1; height >= 0; height -= 1) {
     const length = 2 ** height * HASH_BYTES
     if (hashes.length - at < length) continue
-    peaks.push(perfectRoot(hashes.subarray(at, at + length)))
+    const hash = perfectRoot(hashes.subarray(at, at + length))
+    peaks.push({ hash, height: level * TILE_HEIGHT + height })
     at += length
   }
   return peaks

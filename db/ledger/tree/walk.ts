@@ -1,5 +1,5 @@
-import { EMPTY_ROOT, leafHash, nodeHash } from './hashes.ts'
-import { TILE_HEIGHT, TILE_WIDTH, type TilePlace } from './tiles.ts'
+import { EMPTY_ROOT, HASH_BYTES, leafHash, nodeHash } from './hashes.ts'
+import { peaksOf, TILE_HEIGHT, TILE_WIDTH, type TilePlace, type TreeEdge, type TreePeak } from './tiles.ts'
 
 /** A tree that grows leaf by leaf and keeps only what its root is made of: log2 of its size hashes. */
 interface CompactTree {
@@ -12,14 +12,13 @@ interface CompactTree {
   root(): Buffer
 }
 
-export function compactTree(): CompactTree {
-  // The roots of the perfect subtrees, largest first, each with the logarithm of the number of its leaves.
-  const peaks: { hash: Buffer; height: number }[] = []
+export function compactTree(start: TreeStart = EMPTY_START): CompactTree {
+  const peaks: TreePeak[] = [...peaksOf(start.edge)]
   const ofTiles: Buffer[] = []
-  let size = 0
+  let { size } = start
 
   function addHash(hash: Buffer): void {
-    let grown = { hash, height: 0 }
+    let grown: TreePeak = { hash, height: 0 }
     for (let last = peaks.at(-1); last?.height === grown.height; last = peaks.at(-1)) {
       peaks.pop()
       grown = { hash: nodeHash(last.hash, grown.hash), height: grown.height + 1 }
@@ -43,6 +42,14 @@ export function compactTree(): CompactTree {
   }
 }
 
+/** The leaves before the first that a walk sees, by the edge of their tree. */
+export interface TreeStart {
+  readonly size: number
+  readonly edge: TreeEdge
+}
+
+const EMPTY_START: TreeStart = { size: 0, edge: [] }
+
 export interface ClaimedCheckpoint {
   readonly size: number
   /** base64. */
@@ -57,6 +64,8 @@ export interface StoredTreeParts {
     readonly size: number
     readonly read: (place: TilePlace) => Uint8Array | null | Promise<Uint8Array | null>
   }
+  /** Absent: the first row is the first leaf. */
+  readonly start?: TreeStart | undefined
 }
 
 export interface TreeWalkResult {
@@ -79,9 +88,13 @@ export interface TreeWalk {
   end(): Promise<TreeWalkResult>
 }
 
-export function treeWalk({ checkpoints, tiles: stored }: StoredTreeParts): TreeWalk {
-  const tree = compactTree()
-  const levels: Buffer[][] = []
+export function treeWalk({ checkpoints, tiles: stored, start = EMPTY_START }: StoredTreeParts): TreeWalk {
+  const tree = compactTree(start)
+  const levels: Buffer[][] = start.edge.map((hashes) =>
+    Array.from({ length: hashes.length / HASH_BYTES }, (_, n) =>
+      hashes.subarray(n * HASH_BYTES, (n + 1) * HASH_BYTES),
+    ),
+  )
   let claimed: ClaimedCheckpoint | null | undefined
   let [fitting, whole] = [0, 0]
   let newest: ClaimedCheckpoint | null = null
@@ -118,6 +131,11 @@ export function treeWalk({ checkpoints, tiles: stored }: StoredTreeParts): TreeW
     if (claimed === undefined) claimed = await nextOf(checkpoints)
     while (claimed && claimed.size <= tree.size) {
       const { size, root } = claimed
+      // The rows under it are not here.
+      if (size > 0 && size < start.size) {
+        claimed = await nextOf(checkpoints)
+        continue
+      }
       const fits = size === 0 ? root === NO_ROWS : size === tree.size && rootOf(tree) === root
       if (fits) [fitting, newest] = [fitting + 1, claimed]
       else fault(`the checkpoint of ${size} rows has another root than the rows`)

@@ -4,6 +4,7 @@ import { z } from 'zod'
 import { COUNT_LEVELS } from '../../../db/ledger/counts/row-counts.ts'
 import { type AuditRow, type LedgerPage, newestRow } from '../../../db/ledger/read/read.ts'
 import { LedgerError } from '../../../db/ledger/record/entry.ts'
+import { archiveBoundary } from '../../../db/ledger/tree/segments.ts'
 import { ledgerNameOf } from '../../../db/principals/subject-keys.ts'
 import { printLedgerCursor } from '../../../db/support/cursor.ts'
 import type { UnknownRecord } from '../../../db/support/json.ts'
@@ -188,7 +189,8 @@ export const verifyAuditWithProgress = operation({
   media: 'application/x-ndjson',
   output: z.unknown(),
   run: async (context, _input, caller) => {
-    const of = await context.database.treeRows.between(0, Number.MAX_SAFE_INTEGER)
+    const boundary = await archiveBoundary(context.database.kysely)
+    const of = await context.database.treeRows.between(boundary.place, Number.MAX_SAFE_INTEGER)
     const told = (onProgress: (progress: { rows: number; of: number }) => void) =>
       runVerification(context, caller, (rows) => onProgress({ rows, of: Math.max(rows, of) }))
     return { value: await ndjsonWithProgress(told) }

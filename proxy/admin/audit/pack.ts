@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { PassThrough, Readable } from 'node:stream'
 import { ZipFile } from 'yazl'
+import type { Database } from '../../../db/database.ts'
 import { stateText } from '../../../db/ledger/authority/ledger-state.ts'
 import { PrincipalSets } from '../../../db/ledger/authority/principal-sets.ts'
 import {
@@ -19,7 +20,7 @@ import {
 import { userNameFinder } from '../../../db/ledger/read/names.ts'
 import { exportLine, type StoredRow } from '../../../db/ledger/record/leaf.ts'
 import { anchorStates } from '../../../db/ledger/tree/anchored.ts'
-import { textOfState } from '../../../db/ledger/tree/states.ts'
+import { statesUpTo, textOfState } from '../../../db/ledger/tree/states.ts'
 import { noteOfCheckpoint, tileReader, treeKeysOf } from '../../../db/ledger/tree/store.ts'
 import { tilePath } from '../../../db/ledger/tree/tiles.ts'
 import { readState, recomputer } from '../../../db/ledger/verify/recompute.ts'
@@ -86,6 +87,9 @@ from the project's page on the ledger.
 /** The folder of the installation; what is compiled lies one folder deeper. */
 const ROOT = join(import.meta.dirname, import.meta.filename.endsWith('.js') ? '../../../..' : '../../..')
 
+/** The verifier that packs bring, as a program of Node. */
+export const VERIFIER = join(ROOT, 'dist/verify.mjs')
+
 const VERIFIERS = { 'verify.py': 'docs/verify.py', 'verify.mjs': 'dist/verify.mjs' }
 
 /** Reads the verifiers of this installation. Refuses if it lacks one. */
@@ -101,8 +105,17 @@ const readVerifiers = (): readonly (readonly [name: string, text: Buffer])[] =>
 
 type Texts = AsyncIterable<string | Buffer> | Iterable<string | Buffer>
 
-type PackContext = Pick<AdminContext, 'database' | 'authority'> & {
+interface PackContext {
+  readonly database: Pick<Database, 'kysely' | 'treeRows'>
+  readonly authority: PackedAuthority
   readonly verifiers: ReturnType<typeof readVerifiers>
+}
+
+type OwnCa = Pick<AdminContext['authority'], 'rootPem' | 'intermediatePem'>
+
+/** What a pack says of our own CA. */
+export interface PackedAuthority extends OwnCa {
+  readonly rotation: { readonly other: OwnCa } | null
 }
 
 /**
@@ -161,12 +174,13 @@ async function addAll(
   add: (name: string, texts: () => Texts) => void,
 ): Promise<void> {
   const { kysely } = database
-  const { tree, newest, state } = scope
+  const { tree, newest, state, archived } = scope
   const isWhole = scope.first === 0 || state !== null
   const start = state && readState(await textOfState(database, state))
+  const behind = state ? null : await archivedState(database, scope)
   const walk = recomputer({ before: start ?? undefined, judges: false })
   const rows = () => rowsIn(database, scope, signal)
-  const before = () => rowsIn(database, { after: 0, count: state ? 0 : scope.first }, signal)
+  const before = () => rowsIn(database, { after: archived.place, count: state ? 0 : scope.first - archived.size }, signal)
   const streams = new Map<string, { first_seq: number; last_seq: number }>()
   // One for all files: a line of one is that of the other.
   const names = userNameFinder(kysely)
@@ -179,7 +193,7 @@ async function addAll(
       yield CSV_HEAD
       for await (const row of rows()) if (wanted(row)) yield csvLine(row)
     }
-  const sets = new PrincipalSets(start?.state.principal_sets)
+  const sets = new PrincipalSets((start ?? behind)?.state.principal_sets)
   add('README.md', () => [readmeOf(scope)])
   add(
     'rows.ndjson',
@@ -269,6 +283,15 @@ async function addAll(
     .execute()
   for (const [name, proof] of namedStamps(stamps)) add(name, () => [Buffer.from(proof, 'base64')])
   for (const [name, text] of verifiers) add(name, () => [text])
+}
+
+/** What the rows have left that are archived; null if none is. */
+async function archivedState(
+  database: PackContext['database'],
+  { tree, archived }: EvidenceScope,
+): Promise<ReturnType<typeof readState>> {
+  const [state] = archived.size === 0 ? [] : await statesUpTo(database, tree.tree, archived.size, 1)
+  return state ? readState(await textOfState(database, state)) : null
 }
 
 /** The files of time stamps: those of further authorities over the same checkpoint are numbered from 2. */

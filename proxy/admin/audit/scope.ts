@@ -1,11 +1,12 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Database } from '../../../db/database.ts'
 import type { PlacedRow } from '../../../db/ledger/tree/rows.ts'
+import { type ArchiveBoundary, archiveBoundary, archivedSentence, type StoredSegment } from '../../../db/ledger/tree/segments.ts'
 import { type StoredState, statesUpTo } from '../../../db/ledger/tree/states.ts'
 import {
-  checkpointBefore,
   checkpointUpTo,
   currentTree,
+  indexOfPlace,
   newestCheckpoint,
   type StoredCheckpoint,
   type StoredTree,
@@ -28,6 +29,7 @@ export async function checkpointsOf(
     .distinct()
     .where('tree', '=', tree.tree)
     .where('size', '>', first)
+    .where('size', '<=', newest.size)
     .orderBy('size', 'desc')
     .limit(MAX_COSIGNED)
     .execute()
@@ -91,11 +93,16 @@ export interface EvidenceScope {
   readonly after: number
   /** The state before the first row, if a row of the pack says it. */
   readonly state: StoredState | null
+  /** The rows that are in files. None of the pack is among them, unless the pack is that file. */
+  readonly archived: ArchiveBoundary
   readonly since: string | null
   readonly until: string | null
 }
 
-/** Finds the sealed rows recorded since one instant and before another. Null: nothing is sealed. */
+/**
+ * Finds the sealed rows recorded since one instant and before another, but for those that are archived. Null:
+ * nothing is sealed.
+ */
 export async function scopeOf(
   database: Database,
   since: string | null,
@@ -107,14 +114,16 @@ export async function scopeOf(
   if (!tree || !newest) return null
   const indexOf = async (place: number | null): Promise<number> => {
     if (place === null || place > newest.place) return newest.size
-    const before = await checkpointBefore(kysely, tree.tree, place)
-    return (before?.size ?? 0) + (await treeRows.between(before?.place ?? 0, place))
+    return (await indexOfPlace({ kysely, treeRows }, tree.tree, place)) ?? archived.size
   }
-  const firstPlace = since === null ? 1 : await treeRows.firstSince(since)
-  const first = since === null ? 0 : await indexOf(firstPlace)
+  const archived = await archiveBoundary(kysely)
+  const found = since === null ? 1 : await treeRows.firstSince(since)
+  const firstPlace = found && Math.max(found, archived.place + 1)
+  const first = await indexOf(firstPlace)
   const end = until === null ? newest.size : await indexOf(await treeRows.firstSince(until))
   const after = firstPlace === null ? newest.place : firstPlace - 1
-  const scope = { tree, newest, first, count: Math.max(end - first, 0), after, state: null, since, until }
+  const count = Math.max(end - first, 0)
+  const scope = { tree, newest, first, count, after, state: null, archived, since, until }
   const state = first === 0 || scope.count === 0 ? null : await stateBefore(database, scope)
   return state ? { ...scope, first: state.leaf, count: end - state.leaf, after: state.place, state } : scope
 }
@@ -125,12 +134,12 @@ const STATES_TRIED = 3
 /** The newest state before the first row of a pack that one of its rows says. */
 async function stateBefore(
   database: Database,
-  { tree, first, count }: EvidenceScope,
+  { tree, first, count, archived }: EvidenceScope,
 ): Promise<StoredState | null> {
   const last = first + count
   for (const state of await statesUpTo(database, tree.tree, first, STATES_TRIED)) {
     const place = await database.treeRows.placeOf(state)
-    if (place === null) continue
+    if (place === null || state.leaf < archived.size) continue
     const index = state.leaf + (await database.treeRows.between(state.place, place))
     if (index < last) return state
   }
@@ -142,7 +151,7 @@ const STEP = 128
 
 /** The rows of a pack, in the order of the tree; each page is a short read of its own. */
 export async function* rowsIn(
-  { treeRows }: Database,
+  { treeRows }: Pick<Database, 'treeRows'>,
   { after, count }: Pick<EvidenceScope, 'after' | 'count'>,
   signal: AbortSignal,
 ): AsyncGenerator<PlacedRow> {
@@ -156,6 +165,10 @@ export async function* rowsIn(
     await nextTurn(undefined, { signal })
   }
 }
+
+/** The refusal of what is in a file of the archive. */
+export const archivedRefusal = (segment: StoredSegment): Refusal =>
+  new Refusal('not_found', { message: archivedSentence(segment) })
 
 /** The refusal of what no checkpoint covers: it will be covered in a second, or never. */
 export const notSealed = ({ stopped }: AdminContext['sealing']): Refusal =>

@@ -37,7 +37,7 @@ const database = await openDatabase(`sqlite:${file}`)
 const ledger = await openLedger({ database, version: 'bench' })
 const { kysely } = database
 const key = { id: 'k', tree: TREE, vkey: 'bench', sealed_key: '', created_at: '2026', retired_at: null }
-const begun = { tree: TREE, origin: 'bench', begun_at: '2026', reason: null }
+const begun = { tree: TREE, origin: 'bench', size: 0, place: 0, begun_at: '2026', reason: null }
 await ledger.commit({ statements: [...beginTree(kysely, { tree: begun, key })], entries: [] })
 
 const leaves = Number(count)
