@@ -13,6 +13,9 @@ import type { NoticeChannel } from './support/notices.ts'
  */
 export type PreparedLookup<R> = (...parameters: readonly unknown[]) => R | undefined | Promise<R | undefined>
 
+/** The rows of the ledger and what is beside them, to be read by themselves. */
+export type LedgerReading = Pick<Database, 'kysely' | 'treeRows' | 'close'>
+
 /** A connection that reads. Writes go through the ledger (db/ledger), as `Statement`s. */
 export interface Database {
   readonly kysely: Kysely<DatabaseSchema>

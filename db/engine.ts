@@ -1,4 +1,4 @@
-import type { Database } from './database.ts'
+import type { Database, LedgerReading } from './database.ts'
 import type { MigrationState } from './migrate.ts'
 import { type DatabaseProtection, protectionOf } from './postgres/protection.ts'
 
@@ -45,6 +45,16 @@ export async function openDatabase(
   }
   const { openPostgresDatabase } = await import('./postgres/database.ts')
   return openPostgresDatabase(location.url)
+}
+
+/** Opens the ledger of a migrated database to read it, on a thread of the caller's. */
+export async function readLedger(location: DatabaseLocation): Promise<LedgerReading> {
+  if (location.engine === 'sqlite')
+    return (await import('./sqlite/database.ts')).readSqliteLedger(location.file)
+  const { openReadConnections } = await import('./postgres/reading.ts')
+  const { postgresTreeRows } = await import('./postgres/ledger/tree-rows.ts')
+  const { kysely } = openReadConnections(location.url)
+  return { kysely, treeRows: postgresTreeRows(kysely), close: () => kysely.destroy() }
 }
 
 export async function databaseMigrationState(url: string): Promise<MigrationState> {

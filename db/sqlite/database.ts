@@ -2,13 +2,14 @@ import { chmodSync, closeSync, existsSync, openSync } from 'node:fs'
 import SQLite from 'better-sqlite3'
 import { type Compilable, Kysely, SqliteDialect } from 'kysely'
 import { AuthorityChanges } from '../authority-moves.ts'
-import type { Database, PreparedLookup } from '../database.ts'
+import type { Database, LedgerReading, PreparedLookup } from '../database.ts'
 import { answerTo, LedgerReader } from '../ledger/read/reader.ts'
 import { type MigrationState, migrateToLatest, migrationState, pendingMigrations } from '../migrate.ts'
 import type { DatabaseSchema } from '../schema.ts'
 import { NO_NOTICES } from '../support/notices.ts'
 import { ThreadPool } from '../support/thread.ts'
 import { migrateLedger, type OnCopied } from './ledger/form/rebuild.ts'
+import { openReadOnly } from './ledger/rows.ts'
 import { openSqliteWriter } from './ledger/thread.ts'
 import { sqliteRowCounts, sqliteTreeRows } from './ledger/tree-rows.ts'
 import { SQLITE_MIGRATIONS } from './migrations.ts'
@@ -111,6 +112,17 @@ export async function openSqliteDatabase(
       await kysely.destroy()
     },
   }
+}
+
+/** Opens the rows of a file to read them, on a thread of the caller's. */
+export function readSqliteLedger(file: string): LedgerReading {
+  const connection = openReadOnly(file)
+  const kysely = new Kysely<DatabaseSchema>({ dialect: new SqliteDialect({ database: connection }) })
+  const reader = new LedgerReader({
+    ask: (question, signal) => answerTo(kysely, question, signal),
+    close: () => Promise.resolve(),
+  })
+  return { kysely, treeRows: sqliteTreeRows(kysely, reader), close: () => kysely.destroy() }
 }
 
 /** Reads which migrations a file has run. A missing file has run none, and stays away. */

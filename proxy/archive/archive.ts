@@ -1,0 +1,183 @@
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { Worker } from 'node:worker_threads'
+import type { Database } from '../../db/database.ts'
+import type { DatabaseLocation } from '../../db/engine.ts'
+import { archiveBoundary, listSegments } from '../../db/ledger/tree/segments.ts'
+import { currentTree, type StoredCheckpoint, treeKeysOf } from '../../db/ledger/tree/store.ts'
+import { TILE_WIDTH } from '../../db/ledger/tree/tiles.ts'
+import { ThreadPool } from '../../db/support/thread.ts'
+import { type PackedAuthority, VERIFIER } from '../admin/audit/pack.ts'
+import { archivedRow, commitSegment } from './commit.ts'
+import { claimFolder, putInPlace, removeFile, unwritable } from './folder.ts'
+import { type RemovalDependencies, removeSegment } from './remove.ts'
+import type { SegmentTasks, SegmentWork, WrittenFile } from './worker.ts'
+
+export interface ArchiveDependencies extends RemovalDependencies {
+  readonly database: Pick<Database, 'kysely' | 'engine'>
+  readonly location: DatabaseLocation
+  /** An absolute path. */
+  readonly folder: string
+  readonly authority: PackedAuthority
+  /** The anchors that must have a checkpoint over what is archived, by name. */
+  readonly anchors: () => readonly string[]
+  /** The state that the leaves before one have left, once a row says it, and the place of the last of them. */
+  readonly endState: (leaf: number) => Promise<{ readonly sha256: string; readonly place: number }>
+}
+
+const threads = new ThreadPool<SegmentTasks>(import.meta, './worker', {
+  name: 'the writer of segments',
+  endsOnAbort: true,
+  maxIdle: 0,
+})
+
+/**
+ * Archives the sealed rows up to a leaf in one file, and removes all that is archived. Goes on where it was cut,
+ * wherever that was. Throws one sentence, and nothing is removed, if the file cannot be written, read back and
+ * verified.
+ */
+export async function archiveRows(
+  dependencies: ArchiveDependencies,
+  last: number,
+  signal: AbortSignal,
+): Promise<void> {
+  await removeArchived(dependencies)
+  await writeSegment(dependencies, last, signal)
+  await removeArchived(dependencies)
+}
+
+/** Removes the rows of all segments that are committed. */
+export async function removeArchived(dependencies: RemovalDependencies): Promise<void> {
+  for (const segment of await listSegments(dependencies.database.kysely))
+    if (segment.removed_at === null && !(await removeSegment(dependencies, segment))) return
+}
+
+async function writeSegment(
+  dependencies: ArchiveDependencies,
+  last: number,
+  signal: AbortSignal,
+): Promise<void> {
+  const { database, folder, location, authority, clock } = dependencies
+  const { kysely } = database
+  const { size: first, place: after } = await archiveBoundary(kysely)
+  if (last < first || (last + 1) % TILE_WIDTH !== 0)
+    throw new Error(
+      `a segment ends with the last of ${TILE_WIDTH} leaves behind leaf ${first - 1}, not with ${last}`,
+    )
+  const tree = await currentTree(kysely)
+  if (!tree) throw new Error('nothing is sealed yet')
+  const keys = await treeKeysOf(kysely, tree.tree)
+  await claimFolder(folder, keys.at(-1)?.vkey ?? '')
+  const newest = await checkpointOver(dependencies, tree.tree, last + 1)
+  const state = await dependencies.endState(last + 1)
+  const scope = { tree, newest, first, count: last + 1 - first, after, since: null, until: null }
+  const file = `${first}-${last}.zip`
+  const known = await archivedRow(kysely, { first, last, file })
+  const found = known && (await threads.ask('digest', join(folder, file)).catch(() => null))
+  const written =
+    found?.sha256 === known?.sha256 && found
+      ? found
+      : await writeFile({ location, scope, authority, at: clock(), path: '' }, folder, file, signal)
+  const { since, until } = await verifiedFile(join(folder, file), { first, last, origin: tree.origin }, keys)
+  await commitSegment(dependencies, {
+    ...{ first, last, last_place: state.place, state: state.sha256 },
+    ...{ ...written, file, since, until },
+  })
+}
+
+/** Writes a segment beside its place, puts it there, and reads it back. */
+async function writeFile(
+  work: SegmentWork,
+  folder: string,
+  file: string,
+  signal: AbortSignal,
+): Promise<WrittenFile> {
+  const part = `.${file}.part`
+  await removeFile(folder, part)
+  try {
+    const written = await threads.ask('write', { ...work, path: join(folder, part) }, { signal })
+    await putInPlace(folder, part, file)
+    const found = await threads.ask('digest', join(folder, file))
+    if (found.sha256 === written.sha256) return found
+  } catch (error) {
+    await removeFile(folder, part).catch(() => {})
+    signal.throwIfAborted()
+    throw unwritable(join(folder, file), error)
+  }
+  throw new Error(
+    `${join(folder, file)} was read back as something else than was written: look after its disk`,
+  )
+}
+
+/** The first checkpoint over so many leaves that every anchor has, or has one before it. */
+async function checkpointOver(
+  { database: { kysely }, anchors }: ArchiveDependencies,
+  tree: number,
+  size: number,
+): Promise<StoredCheckpoint> {
+  let least = size
+  for (const anchor of anchors()) {
+    const reached = await kysely
+      .selectFrom('audit_anchors')
+      .select('size')
+      .where('tree', '=', tree)
+      .where('anchor', '=', anchor)
+      .executeTakeFirst()
+    if ((reached?.size ?? 0) < size)
+      throw new Error(
+        `the anchor ${anchor} has no checkpoint of ${size} rows yet: nothing is archived before`,
+      )
+    const said = await kysely
+      .selectFrom('audit_cosignatures')
+      .select('size')
+      .where('tree', '=', tree)
+      .where('anchor', '=', anchor)
+      .where('size', '>=', size)
+      .orderBy('size')
+      .limit(1)
+      .executeTakeFirst()
+    least = Math.max(least, said?.size ?? 0)
+  }
+  const found = await kysely
+    .selectFrom('audit_checkpoints')
+    .selectAll()
+    .where('tree', '=', tree)
+    .where('size', '>=', least)
+    .orderBy('size')
+    .limit(1)
+    .executeTakeFirst()
+  if (!found) throw new Error(`no checkpoint is over ${size} rows yet: nothing is archived before`)
+  return found
+}
+
+interface VerifiedSegment {
+  readonly since: string
+  readonly until: string
+}
+
+/** Has the verifier that is in the file look at all of it. Decisions that do not follow stay what they are. */
+async function verifiedFile(
+  path: string,
+  { first, last, origin }: { readonly first: number; readonly last: number; readonly origin: string },
+  keys: readonly { readonly vkey: string }[],
+): Promise<VerifiedSegment> {
+  const argv = [path, ...keys.flatMap(({ vkey }) => ['--key', vkey])]
+  const worker = new Worker(VERIFIER, { argv, stdout: true, stderr: true })
+  const [[code], said, complaint] = await Promise.all([
+    once(worker, 'exit') as Promise<[number]>,
+    text(worker.stdout),
+    text(worker.stderr),
+  ])
+  const [, range, since = '', until = ''] =
+    /^(leaves .* of .*), recorded from (\S+) to (\S+)$/m.exec(said) ?? []
+  if ((code === 0 || code === DISAGREES) && range === `leaves ${first} to ${last} of ${origin}`)
+    return { since, until }
+  const [why = `it holds other rows than ${first} to ${last}`] = /^(?:BAD|CUT SHORT): .*$/m.exec(said) ?? [
+    complaint.trim() || undefined,
+  ]
+  throw new Error(`${path} does not verify, and nothing is removed: ${why}`)
+}
+
+/** The exit code of the verifier for rows that are whole, with a decision that does not follow from them. */
+const DISAGREES = 5

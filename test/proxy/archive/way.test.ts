@@ -1,0 +1,171 @@
+import { hash } from 'node:crypto'
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { databaseLocation } from '../../../db/engine.ts'
+import { listRows } from '../../../db/ledger/read/read.ts'
+import { countPlaces, newestSegment } from '../../../db/ledger/tree/segments.ts'
+import { isTreeAsSigned } from '../../../db/ledger/tree/store.ts'
+import { type ArchiveDependencies, archiveRows } from '../../../proxy/archive/archive.ts'
+import { type ArchivedLog, openArchivedLog, placeOfLeaf, recordCalls } from '../../support/archive.ts'
+import { databaseUrl } from '../../support/db/engine.ts'
+
+const NEVER = new AbortController().signal
+
+/** What the whole way of a segment needs. */
+const archiving = (log: ArchivedLog, url: string, folder: string): ArchiveDependencies => ({
+  ...log,
+  folder,
+  location: databaseLocation(url),
+  authority: { rootPem: '', intermediatePem: '', rotation: null },
+  anchors: () => [],
+  endState: async (leaf) => ({ sha256: '34'.repeat(32), place: await placeOfLeaf(log, leaf - 1) }),
+})
+
+interface Way {
+  readonly log: ArchivedLog
+  readonly given: ArchiveDependencies
+  readonly folder: string
+  readonly archive: (last: number, changed?: Partial<ArchiveDependencies>) => Promise<void>
+}
+
+async function way(t: Test): Promise<Way> {
+  const directory = t.testdir({ archive: {} })
+  const folder = join(directory, 'archive')
+  const url = await databaseUrl(directory)
+  const log = await openArchivedLog(t, url)
+  await recordCalls(log, 400)
+  await log.sealer.seal()
+  const given = archiving(log, url, folder)
+  const archive = (last: number, changed: Partial<ArchiveDependencies> = {}) =>
+    archiveRows({ ...given, ...changed }, last, NEVER)
+  return { log, given, folder, archive }
+}
+
+const actionsIn = async ({ database }: ArchivedLog): Promise<readonly string[]> =>
+  (await listRows(database.kysely, { order: 'asc', limit: 1_000 })).rows
+    .map(({ action }) => action)
+    .filter((action) => action.startsWith('ledger.'))
+
+t.test('rows move into files one after the other, and what is left is sealed on', async (t) => {
+  const { log, folder, archive } = await way(t)
+  await archive(255)
+  const [first] = [await newestSegment(log.database.kysely)]
+  t.match(first, { first: 0, last: 255, file: '0-255.zip', removed_at: String })
+  const bytes = readFileSync(join(folder, '0-255.zip'))
+  t.equal(first?.sha256, hash('sha256', bytes))
+  t.equal(first?.bytes, bytes.length)
+  t.equal(await countPlaces(log.database, 0, first?.last_place ?? 0), 0)
+  await recordCalls(log, 100, 400)
+  await log.sealer.seal()
+  await archive(767)
+  t.same(readdirSync(folder).toSorted(), ['0-255.zip', '256-767.zip', 'LOG'])
+  t.same(await actionsIn(log), ['ledger.archived', 'ledger.removed', 'ledger.archived', 'ledger.removed'])
+  await recordCalls(log, 10, 500)
+  await log.sealer.seal()
+  t.match(await isTreeAsSigned(log.database), { isWhole: true })
+})
+
+t.test('what stands in the way is said in a sentence, and nothing is removed', async (t) => {
+  const { log, given, folder, archive } = await way(t)
+  const count = () => countPlaces(log.database, 0, Number.MAX_SAFE_INTEGER)
+  const before = await count()
+  const cases: readonly (readonly [string, () => Promise<unknown>, RegExp])[] = [
+    [
+      'a folder that is not there',
+      () => archive(255, { folder: join(folder, 'none') }),
+      /is not there: make it/,
+    ],
+    [
+      'a link to a folder',
+      () => {
+        symlinkSync(folder, `${folder}-link`)
+        return archive(255, { folder: `${folder}-link` })
+      },
+      /is no folder, or a link/,
+    ],
+    [
+      'a file',
+      () => {
+        writeFileSync(`${folder}-file`, '')
+        return archive(255, { folder: `${folder}-file` })
+      },
+      /is no folder/,
+    ],
+    [
+      'the folder of another log',
+      () => {
+        mkdirSync(`${folder}-other`)
+        writeFileSync(join(`${folder}-other`, 'LOG'), 'another+key\n')
+        return archive(255, { folder: `${folder}-other` })
+      },
+      /holds the archive of another log, another\+key/,
+    ],
+    [
+      'a folder in the place of the file',
+      () => {
+        mkdirSync(join(folder, '0-255.zip', 'x'), { recursive: true })
+        return archive(255)
+      },
+      /cannot be written/,
+    ],
+    ['rows that are not sealed', () => archive(1_023), /no checkpoint is over 1024 rows/],
+    [
+      'rows that an anchor has not seen',
+      () => archive(511, { anchors: () => ['witness:w1'] }),
+      /the anchor witness:w1 has no checkpoint of 512 rows/,
+    ],
+    ['an end inside a tile', () => archive(300), /ends with the last of 256 leaves/],
+  ]
+  for (const [what, attempt, sentence] of cases) {
+    await t.rejects(attempt(), sentence, what)
+    t.equal(await count(), before, what)
+  }
+  if (process.getuid?.() !== 0) {
+    chmodSync(folder, 0o500)
+    await t.rejects(archive(511), /cannot be written/)
+    chmodSync(folder, 0o700)
+  }
+  t.same(await actionsIn(log), [])
+  t.notOk(existsSync(join(folder, '.0-255.zip.part')), 'and nothing half-written is left')
+  await archiveRows(given, 511, NEVER)
+  t.match(await newestSegment(log.database.kysely), { last: 511, removed_at: String })
+})
+
+t.test('a way that was cut anywhere goes on, and no row is archived twice', async (t) => {
+  const { log, given, folder, archive } = await way(t)
+  const { ledger } = given
+  // Each commit is the last one of a process in turn; so is the one that is stored, but not known to be.
+  for (let commits = 0; ; commits += 1) {
+    const isDoubtful = commits % 2 === 1
+    let left = Math.floor(commits / 2)
+    const dying: ArchiveDependencies['ledger'] = {
+      commit: async (unit) => {
+        left -= 1
+        if (left >= 0) return ledger.commit(unit)
+        if (isDoubtful) await ledger.commit(unit)
+        throw new Error('the process ended')
+      },
+    }
+    const ended = await archive(511, { ledger: dying }).then(
+      () => true,
+      (error: Error) => !/the process ended/.test(error.message) && /not with 511/.test(error.message),
+    )
+    writeFileSync(join(folder, '.0-511.zip.part'), 'half of it')
+    if (ended) break
+    if (commits === 40) return t.fail('it comes to no end')
+  }
+  t.same(await actionsIn(log), ['ledger.archived', 'ledger.removed'])
+  const segment = await newestSegment(log.database.kysely)
+  t.match(segment, { first: 0, last: 511, removed_at: String })
+  t.equal(segment?.sha256, hash('sha256', readFileSync(join(folder, '0-511.zip'))))
+  t.equal(await countPlaces(log.database, 0, segment?.last_place ?? 0), 0)
+})
