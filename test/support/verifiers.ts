@@ -1,10 +1,10 @@
-import { spawn, spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
 import type { Test } from 'tap'
-import { type Ran, sallyport } from './run.ts'
+import type { Ran } from './run.ts'
+import { ourJudge, pythonJudge } from './sweep/judging/judge.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 /** The verifier that is written from the documents. */
@@ -26,9 +26,13 @@ interface AllVerifiers {
   readonly each: (...args: readonly string[]) => Promise<readonly Ran[]>
 }
 
+/** How the single file begins its work. */
+const RUNS = 'process.exitCode = await verb.run(process.argv.slice(2));'
+
 /**
  * Makes the function that has every verifier judge a case: `sallyport verify`, the single file that auditors take, in a directory with
- * nothing else, and the one in Python where that is. Fails where one says something else; gives what ours has said.
+ * nothing else, and the one in Python where that is. Fails where one says something else; gives what ours has said. Each lives in one
+ * process; others run the single file as it is (test/proxy/proofs/evidence.test.ts).
  */
 export function allVerifiers(t: Test): AllVerifiers {
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-verifier-'))
@@ -36,32 +40,25 @@ export function allVerifiers(t: Test): AllVerifiers {
   const file = join(directory, 'verify.mjs')
   const built = spawnSync('make', ['verifier', `VERIFIER=${file}`], { cwd: ROOT, encoding: 'utf8' })
   if (built.status !== 0) throw new Error(built.stderr)
+  const single = readFileSync(file, 'utf8')
+  if (!single.includes(RUNS)) throw new Error(`verify.mjs does not say ${RUNS}`)
+  writeFileSync(file, single.replace(RUNS, 'export { verb };'))
+  const ours = ourJudge(t)
+  const theirs = [ourJudge(t, file, directory), ...(hasPython ? [pythonJudge(t, PYTHON, directory)] : [])]
   async function each(...args: readonly string[]): Promise<readonly [Ran, ...Ran[]]> {
-    const [ours, ...others] = await Promise.all([
-      sallyport(['verify', ...args]),
-      ran(process.execPath, [file, ...args], directory),
-      ...(hasPython ? [ran('python3', [PYTHON, ...args], directory)] : []),
-    ])
+    const [our, ...others] = await Promise.all([ours(args), ...theirs.map((judge) => judge(args))])
     for (const other of others) {
-      t.equal(other.code, ours.code, `all say the same: ${other.err}${ours.err}`)
-      if (ours.code === 0) t.same(lines(other), lines(ours))
+      t.equal(other.code, our.code, `all say the same: ${other.err}${our.err}`)
+      if (our.code === 0) t.same(lines(other), lines(our))
     }
-    return [ours, ...others]
+    return [our, ...others]
   }
   const verify = async (...args: readonly string[]): Promise<Said> => {
-    const [ours] = await each(...args)
-    return { ...ours, last: ours.out.trimEnd().split('\n').at(-1) ?? '' }
+    const [our] = await each(...args)
+    return { ...our, last: our.out.trimEnd().split('\n').at(-1) ?? '' }
   }
   return Object.assign(verify, { each })
 }
 
 /** In any order: what is no verdict may stand where it likes. */
 const lines = ({ out }: Ran): readonly string[] => out.split('\n').toSorted()
-
-async function ran(program: string, args: readonly string[], cwd: string): Promise<Ran> {
-  const child = spawn(program, args, { cwd, env: { PATH: process.env.PATH ?? '' } })
-  child.stdin.end()
-  const closed = new Promise<number | null>((resolve) => child.once('close', resolve))
-  const [out, err, code] = await Promise.all([text(child.stdout), text(child.stderr), closed])
-  return { code, out, err }
-}

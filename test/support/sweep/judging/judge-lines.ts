@@ -1,9 +1,10 @@
-// Run as a process of its own: judges cases with `sallyport verify`, a line of JSON in (the arguments), a line of JSON out.
-// What a case throws beside the verb ends the process, as it would end the command.
+// Run as a process of its own: judges cases with `sallyport verify`, or the verb of the module that is named, a line of JSON in
+// (the arguments), a line of JSON out. What a case throws beside the verb ends the process, as it would end the command.
 
 import { createInterface } from 'node:readline'
-import { verb } from '../../../../scripts/verbs/verify.ts'
+import { jsonLine } from './judge.ts'
 
+const { verb } = await import(process.argv[2] ?? '../../../../scripts/verbs/verify.ts')
 const answer = process.stdout.write.bind(process.stdout)
 for await (const line of createInterface({ input: process.stdin })) {
   const args: readonly string[] = JSON.parse(line)
@@ -17,9 +18,5 @@ for await (const line of createInterface({ input: process.stdin })) {
     return true
   }
   const code = await verb.run(args)
-  // The reader of lines would end one there.
-  const text = JSON.stringify({ code, ...said })
-    .replaceAll('\u2028', '\\u2028')
-    .replaceAll('\u2029', '\\u2029')
-  answer(`${text}\n`)
+  answer(`${jsonLine({ code, ...said })}\n`)
 }
