@@ -19,6 +19,7 @@ import { CLIENT_ID } from '../support/oidc/provider.ts'
 import { gatewayOf, operatorsFile, reconfigure } from '../support/oidc/sign-in.ts'
 import { spoiledProvider } from '../support/oidc/spoiled-provider.ts'
 import { onTheMachine } from '../support/operators.ts'
+import { WHOLE_SWEEP } from '../support/sweep-places.ts'
 
 // Many handshakes and rows, one after the other.
 t.setTimeout(240_000)
@@ -90,8 +91,7 @@ const reread =
   }
 
 /** Each revocation is held against every second door, by turns; with TEST_SWEEP=full against all. */
-const isTurn = (door: number, revocation: number): boolean =>
-  process.env.TEST_SWEEP === 'full' || (door + revocation) % 2 === 0
+const isTurn = (door: number, revocation: number): boolean => WHOLE_SWEEP || (door + revocation) % 2 === 0
 
 /** All that takes away what somebody had. */
 const REVOCATIONS: Readonly<Record<string, Revocation>> = {

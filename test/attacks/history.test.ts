@@ -13,9 +13,10 @@ import { proofSigner } from '../support/dpop.ts'
 import type { Identity } from '../support/gateway.ts'
 import { type World, world } from '../support/history/world.ts'
 import { sallyport } from '../support/run.ts'
+import { WHOLE_SWEEP } from '../support/sweep-places.ts'
 
 const ROUNDS = 3
-const STEPS = 200
+const STEPS = WHOLE_SWEEP ? 200 : 100
 /** More than have a row of their own in a minute. */
 const FLOOD = 70
 /** The rounds of calls before it begins. */

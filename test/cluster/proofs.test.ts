@@ -6,7 +6,7 @@ import { storm } from '../support/cluster/storm.ts'
 import { skipWithoutHaproxy } from '../support/haproxy.ts'
 
 /** A run of all 1,000 takes some minutes: `CLUSTER_ROUNDS=1000`. */
-const ROUNDS = Number(process.env.CLUSTER_ROUNDS ?? 30)
+const ROUNDS = Number(process.env.CLUSTER_ROUNDS ?? 15)
 const KILLS = 3
 
 t.test('D-17 of 100 identical proofs at once', { skip: skipWithoutHaproxy }, async (t) => {

@@ -14,15 +14,17 @@ import { judges } from '../../support/sweep/judging/judges.ts'
 import { ring, type SealedLog, sealedLog } from '../../support/sweep/life/log.ts'
 import { plansOf } from '../../support/sweep/life/steps.ts'
 import { PACK_EDITS } from '../../support/sweep/packs/packs.ts'
+import { WHOLE_SWEEP } from '../../support/sweep-places.ts'
 
 // The same seed makes the same histories and the same edits: SWEEP_SEED=… node test/scripts/verifying/sweep.test.ts.
-// SWEEP_HONEST and SWEEP_CASES say how many.
+// SWEEP_HONEST and SWEEP_CASES say how many, TEST_SWEEP=full ten times what the short lane tries.
 const SEED = Number(process.env.SWEEP_SEED ?? (BY_A_TENTH ? 1 : Date.now() % 2 ** 31))
-const HONEST = Number(process.env.SWEEP_HONEST ?? (BY_A_TENTH ? 30 : 300))
-const CASES = Number(process.env.SWEEP_CASES ?? (BY_A_TENTH ? 150 : 1_500))
+const SHARE = WHOLE_SWEEP ? 10 : BY_A_TENTH ? 1 : 4
+const HONEST = Number(process.env.SWEEP_HONEST ?? 30 * SHARE)
+const CASES = Number(process.env.SWEEP_CASES ?? 150 * SHARE)
 /** Histories that edits are made of: short ones, and a few with tiles of two levels. */
-const LOGS = BY_A_TENTH ? 6 : 60
-const LONG = BY_A_TENTH ? 1 : 3
+const LOGS = 6 * SHARE
+const LONG = WHOLE_SWEEP ? 3 : 1
 
 t.setTimeout(7_200_000)
 const { both } = judges(t)

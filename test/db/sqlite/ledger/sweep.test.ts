@@ -1,4 +1,4 @@
-import { copyFileSync, mkdtempSync } from 'node:fs'
+import { copyFileSync, mkdtempSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import {
@@ -10,13 +10,12 @@ import {
   withRaw,
 } from '../../../support/db/scratch-ledger.ts'
 import { type Fault, runWithFault, withoutStrace } from '../../../support/strace.ts'
+import { sweepPlaces, WHOLE_SWEEP } from '../../../support/sweep-places.ts'
 
 const PROGRAM = join(import.meta.dirname, '../../../support/db/append-few.ts')
 const CONFIG = 'cd'.repeat(32)
-/** Every call of the system, some ten minutes, where it is asked for; some of them otherwise. */
-const FULL = process.env.TEST_SWEEP === 'full'
 const LANES = 2
-const TIMEOUT_MS = FULL ? 3_600_000 : 300_000
+const TIMEOUT_MS = WHOLE_SWEEP ? 3_600_000 : 300_000
 t.setTimeout(TIMEOUT_MS)
 
 /** How the ledger stood before. `first`: the units of the first batch. */
@@ -96,55 +95,83 @@ interface Sweep {
   readonly start: Start
   readonly call: string
   readonly fault: Fault
-  /** How many calls apart, where not every one is tried. */
-  readonly apart: number
-}
-
-/** Injects the fault at one call after the other, until a run makes fewer. Resolves with how many were injected. */
-async function sweep(t: Test, { start, call, fault, apart }: Sweep): Promise<number> {
-  const step = FULL ? 1 : apart
-  for (let nth = 1, injections = 0; ; nth += step, injections += 1) {
-    const directory = mkdtempSync(join(t.testdirName, 'run-'))
-    const file = await start.make(directory)
-    const place = { call, fault, nth, log: join(directory, 'log') }
-    const { injected, out } = await runWithFault([PROGRAM, file, String(start.first)], place)
-    const told = toldIn(out)
-    const wrong = await wrongAfter(file, told)
-    if (wrong.length > 0) t.fail(`${fault} at ${call} number ${nth}: ${wrong.join('; ')}`)
-    if (injected) continue
-    const acknowledged = told.filter(({ hash }) => hash !== undefined).length
-    t.equal(
-      acknowledged,
-      start.first + 6,
-      `${call} ${fault}: the run without a fault, behind ${injections} with one`,
-    )
-    return injections
-  }
+  /** How many of its calls are tried, but in a whole sweep: some ten minutes. */
+  readonly tried: number
 }
 
 /** Every system call by which the writer changes a file, as `strace` of a run without a fault shows them. */
 const SWEEPS: readonly Sweep[] = (['KILL', 'EIO', 'ENOSPC'] as const).flatMap((fault) => [
-  { start: EMPTY, call: 'pwrite64', fault, apart: 17 },
-  { start: EMPTY, call: 'fsync', fault, apart: 5 },
-  { start: EMPTY, call: 'ftruncate', fault, apart: 1 },
-  { start: EMPTY, call: 'unlink', fault, apart: 1 },
-  { start: GROWN, call: 'pwrite64', fault, apart: 90 },
-  { start: GROWN, call: 'fsync', fault, apart: 3 },
+  { start: EMPTY, call: 'pwrite64', fault, tried: 2 },
+  { start: EMPTY, call: 'fsync', fault, tried: 2 },
+  { start: EMPTY, call: 'ftruncate', fault, tried: 1 },
+  { start: EMPTY, call: 'unlink', fault, tried: 1 },
+  { start: GROWN, call: 'pwrite64', fault, tried: 1 },
+  { start: GROWN, call: 'fsync', fault, tried: 1 },
 ])
 // What the process says to its other threads and on standard output goes through this one: no disk, so it cannot fail
 // like one.
-const BETWEEN: Sweep = { start: EMPTY, call: 'write', fault: 'KILL', apart: 15 }
+const BETWEEN: Sweep = { start: EMPTY, call: 'write', fault: 'KILL', tried: 2 }
+const CALLS = [...new Set([...SWEEPS, BETWEEN].map(({ call }) => call))]
+/** More calls than a run makes, and not more than strace counts. */
+const NONE = 65_535
+
+/** Runs from a start with a fault at one call. */
+async function struck(t: Test, start: Start, call: string, fault: Fault, nth: number) {
+  const directory = mkdtempSync(join(t.testdirName, 'run-'))
+  const file = await start.make(directory)
+  const log = join(directory, 'log')
+  const { injected, out } = await runWithFault([PROGRAM, file, String(start.first)], {
+    call,
+    fault,
+    nth,
+    log,
+  })
+  const told = toldIn(out)
+  const wrong = await wrongAfter(file, told)
+  if (wrong.length > 0) t.fail(`${fault} at ${call} number ${nth}: ${wrong.join('; ')}`)
+  if (!injected) {
+    const acknowledged = told.filter(({ hash }) => hash !== undefined).length
+    t.equal(acknowledged, start.first + 6, `${call} ${start.name}: the run without a fault`)
+  }
+  return { injected, log }
+}
+
+/** Counts the calls of each kind that the thread makes which makes most of them, in a run without a fault. */
+async function counted(t: Test, start: Start): Promise<ReadonlyMap<string, number>> {
+  const { log } = await struck(t, start, CALLS.join(), 'EIO', NONE)
+  const made = readFileSync(log, 'utf8').matchAll(/^(\d+) +(\w+)\(/gm)
+  const most = new Map<string, number>()
+  for (const [thread, calls] of Map.groupBy(made, ([, thread]) => thread))
+    for (const [call, all] of Map.groupBy(calls, ([, , call = '']) => call))
+      if (thread !== undefined) most.set(call, Math.max(most.get(call) ?? 0, all.length))
+  return most
+}
+
+/** Injects the fault at calls one after the other. Resolves with how many were injected. */
+async function sweep(t: Test, { start, call, fault, tried }: Sweep, calls: number): Promise<number> {
+  let injections = 0
+  for (const nth of sweepPlaces(Math.ceil(calls / tried))) {
+    if (!WHOLE_SWEEP && nth > calls) break
+    if (!(await struck(t, start, call, fault, nth)).injected) break
+    injections += 1
+  }
+  return injections
+}
 
 t.test(
   'F-01 F-03 F-04 a kill, an I/O error or a full disk at any write of the ledger loses no acknowledged row',
   { skip: withoutStrace(), timeout: TIMEOUT_MS },
   async (t) => {
     t.testdir({})
+    const calls = new Map([
+      [EMPTY, await counted(t, EMPTY)],
+      [GROWN, await counted(t, GROWN)],
+    ])
     const left = [...SWEEPS, BETWEEN]
     const lane = async (): Promise<void> => {
       for (let one = left.shift(); one !== undefined; one = left.shift()) {
-        const injections = await sweep(t, one)
-        t.ok(injections > 0, `${one.fault} at ${one.call} ${one.start.name}`)
+        const injections = await sweep(t, one, calls.get(one.start)?.get(one.call) ?? 0)
+        t.ok(injections > 0, `${one.fault} at ${one.call} ${one.start.name}: ${injections}`)
       }
     }
     await Promise.all(Array.from({ length: LANES }, lane))

@@ -1,0 +1,10 @@
+import { randomInt } from 'node:crypto'
+
+/** True where a sweep tries every place that it has, and not only some of them. */
+export const WHOLE_SWEEP = process.env.TEST_SWEEP === 'full'
+
+/** The places of a sweep, from the first on without an end: every one of a whole sweep, else one of so many, by chance which. */
+export function* sweepPlaces(apart: number): Generator<number> {
+  const step = WHOLE_SWEEP ? 1 : apart
+  for (let nth = 1 + randomInt(step); ; nth += step) yield nth
+}
