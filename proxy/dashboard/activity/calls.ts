@@ -181,7 +181,7 @@ function lineOf({ decision, outcome }: ActivityCall, now: number): HtmlFragment 
   const { recorded_at: at, principal_type: type, action, tool, model, request_id: id, detail } = decision
   const who = decision.principal_name ?? decision.principal_id
   const [reason, token] = [rowReason(decision), detail.required_capability]
-  const what = html`${actionText(action)} ${tool ?? model ?? ''}`
+  const what = [actionText(action), tool ?? model ?? ''].join(' ').trim()
   return html`<tr><td>${relativeTime(at, now)}</td><td>${whoLink(type, who, action)}</td><td>${id === null ? what : html`<a class="row" href="/proxy/activity/${id}">${what}</a>`} ${ledgerWord(action)}</td><td>${renderVerdict(decision, outcome)}</td><td>${reasonWords(reason, token)} ${grantLink(type, who, reason, token)}</td><td class="number">${tokensUsed(outcome)}</td><td class="number">${ms(outcome)}</td></tr>`
 }
 

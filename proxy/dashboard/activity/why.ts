@@ -196,8 +196,24 @@ function renderDecisionBasis(decision: AuditRow, granted: AuditRow | null): Html
     ],
     ...Object.entries(rowAuthority(decision))
       .filter(([name]) => !shown.has(name))
-      .map(([name, value]) => [name, valueText(value)] as const),
+      .map(basisFact),
   ])
+}
+
+const BASIS: Readonly<Record<string, string>> = {
+  anchor: 'Vouched for by the CA',
+  binding: 'Bound to the server by',
+  mode: 'Proofs of possession',
+  resource: 'MCP server',
+  revision: 'Revision of the caller',
+}
+
+/** One more thing that a decision rested on, in words. */
+function basisFact([name, value]: readonly [string, unknown]): readonly [string, string] {
+  if (name !== 'mode' || !isObject(value)) return [BASIS[name] ?? name, valueText(value)]
+  const { egress_dpop_mode: mode, no_downgrade: always } = value
+  const more = always === true ? '; always demanded of who has registered a key' : ''
+  return [BASIS.mode ?? name, valueText(mode) + more]
 }
 
 const renderOutcome = (outcome: AuditRow | null): HtmlFragment =>

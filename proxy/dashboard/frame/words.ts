@@ -52,7 +52,11 @@ const GATES: Readonly<Record<string, string>> = {
 
 const spelledOut = (word: string): string => word.replace('.', ': ').replaceAll('_', ' ')
 
-export const actionText = (action: string): string => ACTIONS[action] ?? spelledOut(action)
+export const actionText = (action: string): string =>
+  ACTIONS[action] ??
+  spelledOut(action)
+    .replace(/^mcp resource/, 'MCP server')
+    .replace(/^(mcp|ca)\b/, (name) => name.toUpperCase())
 
 /** The line of a check that was passed or not, and what it found. */
 export const gateLine = (name: string, passed: boolean, found: HtmlFragment | string): HtmlFragment =>

@@ -45,7 +45,7 @@ export const listPage =
       section: `/proxy/${plural}`,
       body: html`<form class="search" role="search" action="/proxy/${plural}"><input type="search" name="q" value="${q}" aria-label="Search" placeholder="name, cap:llm.chat, expires:30d, unused:30d, denied:today, is:keyless, label:team=red" data-key="/"><button>Search</button></form>
 ${dataTable(
-  ['Name', 'Holds', 'Certificate', 'Last seen', ''],
+  ['Name', 'Holds', 'Certificate ends', 'Last seen', ''],
   list.map((one) => lineOf(plural, one, { at: facts.at, templates })),
   q === ''
     ? html`<p>There are no ${plural} yet.</p><p>Enroll one below${commandHint(plural)}.</p>`

@@ -27,7 +27,10 @@ t.test('pictures of the dashboard', { skip, timeout: 120_000 }, async (t) => {
   await page.getByLabel('Name').waitFor()
   await page.getByRole('button', { name: 'Enroll it' }).click()
   await page.getByText('Waiting for the first call').waitFor()
+  // High enough for the first lines of Connect.
+  await page.setViewportSize({ width: 1280, height: 1010 })
   await take('setup-connect')
+  await page.setViewportSize({ width: 1280, height: 720 })
   const writer = await gateway.enroll('writer', ['llm.chat', 'mcp.tools.list', 'reports.read'])
   const reviewer = await gateway.enroll('reviewer', ['llm.chat'])
   const intern = await gateway.enroll('intern', [])
