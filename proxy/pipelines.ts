@@ -251,7 +251,7 @@ function mcpPipelines(dependencies: PipelineDependencies, { proof }: CallerQuest
       .pass(pin)
       .pass(proof)
       .pass(apiKey)
-      .pass(jsonBody({ limit: MCP_BODY_LIMIT, otherwise: 'mcp_message_invalid' }))
+      .pass(jsonBody({ limit: MCP_BODY_LIMIT, otherwise: 'mcp_message_invalid', lookedInto: ['params'] }))
       .pass(mcpPeek)
       .pass(mcpMessage)
       .pass(door)
@@ -292,7 +292,7 @@ function whatIfPipelines({ configuration, inForce, pinNow, again, mcp }: Pipelin
     .map(({ check, isModule }): CheckPlugin => (isModule ? { name: check.name, admit: () => ({}) } : check))
   const withProof = ANYONE.pass(pinNow).pass(presumedProof(dpopMode))
   const tool = withProof
-    .pass(jsonBody({ limit: MCP_BODY_LIMIT, otherwise: 'mcp_message_invalid' }))
+    .pass(jsonBody({ limit: MCP_BODY_LIMIT, otherwise: 'mcp_message_invalid', lookedInto: ['params'] }))
     .pass(mcpPeek)
     .pass(mcpMessage)
     .pass(mcpResourceLookup(mcp.registry))

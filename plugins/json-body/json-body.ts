@@ -4,7 +4,7 @@ import type { CallCommitments } from '../facts.ts'
 import type { Arrival, MemoryOwner, Plugin } from '../plugin.ts'
 import { Refusal, type RefusalReason } from '../refusal.ts'
 import { BYTES_AT_ONCE, runPromptly, type WorkSteps } from '../turns.ts'
-import { type JsonScan, scanJson, scanJsonSteps } from './scan.ts'
+import { type JsonScan, JUDGED_DEPTH, scanJson, scanJsonSteps } from './scan.ts'
 
 /** A body that is one JSON object. Given by `json_body`. */
 export interface JsonBody {
@@ -14,6 +14,8 @@ export interface JsonBody {
   readonly json: Readonly<Record<string, unknown>>
   /** The place of each outermost member's value in `body`. */
   readonly spans: JsonScan['spans']
+  /** The objects that were looked into. */
+  readonly objects: JsonScan['objects']
   /** The names in each object in `json`. None unless names are `judged`. */
   readonly inner: JsonScan['inner']
   /** The objects in `json`, as far as it was read, that have more than 1,000 members. */
@@ -34,6 +36,8 @@ interface JsonBodyOptions {
   readonly otherwise?: RefusalReason
   /** The only members that are read: another spelling is refused. Default: no name stands twice. */
   readonly judged?: JudgedNames
+  /** The outermost members that are looked into if they are objects. Not if names are `judged`. */
+  readonly lookedInto?: readonly string[]
 }
 
 /**
@@ -46,17 +50,19 @@ export function jsonBody({
   empty = false,
   otherwise = 'body_invalid',
   judged,
+  lookedInto = [],
 }: JsonBodyOptions): Plugin<JsonBodyNeeds, JsonBody> {
+  const names = judged ?? JUDGED_DEPTH
   const objectOf = (body: Buffer, scan: JsonScan): JsonBody => {
     if (judged) judge(scan, judged)
     if (!scan.isObject) throw new Refusal(otherwise, { message: 'The body must be a JSON object.' })
-    const { value, spans, inner, wide, repeated } = scan
+    const { value, spans, objects, inner, wide, repeated } = scan
     // Proven by the line above.
-    return { body, json: value as UnknownRecord, spans, inner, wide, repeated }
+    return { body, json: value as UnknownRecord, spans, objects, inner, wide, repeated }
   }
   /** Reads a body that may take too long to be read at once, and commits to it. */
   function* longObject(body: Buffer, commitments: CallCommitments | undefined): WorkSteps<JsonBody> {
-    const read = objectOf(body, yield* scanJsonSteps(body, judged))
+    const read = objectOf(body, yield* scanJsonSteps(body, names, lookedInto))
     if (!commitments) return read
     return { ...read, bodySha256: yield* digesting(body, commitments.hashing('body_sha256')) }
   }
@@ -65,12 +71,11 @@ export function jsonBody({
     admit(arrival) {
       checkHeaders(arrival.headers)
       const read = (body: Buffer): JsonBody | Promise<JsonBody> => {
-        if (empty && body.length === 0)
-          return { body, json: {}, spans: NOTHING, inner: NOTHING, wide: NONE, repeated: NO_NAMES }
+        if (empty && body.length === 0) return { ...EMPTY, body }
         if (body.length === 0) throw bodyRefusal('The body is empty; a JSON object is expected.')
         return body.length > BYTES_AT_ONCE
           ? runPromptly(longObject(body, arrival.commitments), arrival.hangup)
-          : objectOf(body, scanJson(body, judged))
+          : objectOf(body, scanJson(body, names, lookedInto))
       }
       const body = arrival.readBody(limit, arrival)
       return body instanceof Promise ? body.then(read) : read(body)
@@ -161,8 +166,14 @@ function judge({ spans }: JsonScan, judged: JudgedNames): void {
 }
 
 const NOTHING: ReadonlyMap<string, never> = new Map<string, never>()
-const NONE: ReadonlySet<object> = new Set()
-const NO_NAMES: ReadonlySet<string> = new Set()
+const EMPTY: Omit<JsonBody, 'body'> = {
+  json: {},
+  spans: NOTHING,
+  objects: NOTHING,
+  inner: NOTHING,
+  wide: new Set(),
+  repeated: new Set(),
+}
 
 /** The digest is made in pieces of so many bytes. */
 const PIECE = 262_144

@@ -12,11 +12,18 @@ import {
   OPEN_BRACKET,
   QUOTE,
 } from './bytes.ts'
-import { pieceEnd } from './pieces.ts'
-import { isSpace, nameText, PlainBytes } from './plain-bytes.ts'
-import { buildValue, type JsonScan, type JsonSpan, LazyScan } from './value.ts'
+import {
+  isSpace,
+  nameText,
+  type ObjectNames,
+  OpenNames,
+  PlainBytes,
+  pieceEnd,
+  scalarEnd,
+} from './plain-bytes.ts'
+import { buildValue, type JsonScan, LazyScan, ScannedObject } from './value.ts'
 
-export type { JsonScan, JsonSpan } from './value.ts'
+export type { JsonScan, JsonSpan, MemberSpan } from './value.ts'
 
 /** Deeper than any vendor's request, and far above the stack that a recursive reader behind us may spend. */
 export const MAX_SCAN_DEPTH = 64
@@ -37,8 +44,6 @@ export const JUDGED_DEPTH = 2
 const STEP_TOKENS = 512
 const STEP_BYTES = 16_384
 const PIECE = 262_144
-/** Names of one object that are compared one by one. */
-const FEW_NAMES = 16
 
 /** Down to which depth every name is judged; or which outermost names are, and no others. */
 export type JudgedNamesOfText = number | { readonly has: (name: string) => boolean }
@@ -50,24 +55,45 @@ export type JudgedNamesOfText = number | { readonly has: (name: string) => boole
  * 100,000 members, 100,000 objects and arrays, or 1,000,000 commas, a name twice in one object, a name or
  * number of more than 16,383 characters, an escape in the name of an outer member. Linear in the length of
  * the text. `judged`: down to where a member is an outer one, by default 2; or the only members, of the
- * outermost object, that must be written plainly and once.
+ * outermost object, that must be written plainly and once. `lookedInto`: names of outermost members.
  */
-export function scanJson(bytes: Buffer, judged: JudgedNamesOfText = JUDGED_DEPTH): JsonScan {
-  const scanner = new Scanner(bytes, judged)
+export function scanJson(
+  bytes: Buffer,
+  judged: JudgedNamesOfText = JUDGED_DEPTH,
+  lookedInto: readonly string[] = NONE,
+): JsonScan {
+  const scanner = new Scanner(bytes, judged, lookedInto)
   while (!scanner.step());
   return scanner.result()
 }
 
 /** Does what {@link scanJson} does, in steps far below a millisecond; so is a value that is long or dear. */
-export function* scanJsonSteps(bytes: Buffer, judged: JudgedNamesOfText = JUDGED_DEPTH): WorkSteps<JsonScan> {
-  const scanner = new Scanner(bytes, judged)
-  while (!scanner.step()) yield
+export function* scanJsonSteps(
+  bytes: Buffer,
+  judged: JudgedNamesOfText = JUDGED_DEPTH,
+  lookedInto: readonly string[] = NONE,
+): WorkSteps<JsonScan> {
+  const scanner = yield* scanSteps(bytes, judged, lookedInto)
   const scan = scanner.result()
   // Of a text whose outermost names alone are judged, nobody reads more than short members.
   if (typeof judged !== 'number' || !scan.isObject || !scanner.isDear) return scan
   const wide = new Set<object>()
   return { ...scan, wide, value: yield* buildValue(bytes, scanner.rootAt, scanner.wideAt, wide) }
 }
+
+/** Does what {@link scanJson} does, in steps, for a reader of places who does not read the value. */
+export function* scanPlacesSteps(bytes: Buffer, lookedInto: readonly string[]): WorkSteps<JsonScan> {
+  const scanner = yield* scanSteps(bytes, JUDGED_DEPTH, lookedInto)
+  return scanner.result()
+}
+
+function* scanSteps(...of: ConstructorParameters<typeof Scanner>): WorkSteps<Scanner> {
+  const scanner = new Scanner(...of)
+  while (!scanner.step()) yield
+  return scanner
+}
+
+const NONE: readonly string[] = []
 
 /** V8 reads so many bytes, and so many members, objects and arrays, in a few milliseconds. */
 const MAX_READ_AT_ONCE = 524_288
@@ -79,31 +105,37 @@ const MAX_NARROW = 1_000
 /** The next token. */
 const [VALUE, VALUE_OR_END, NAME, NAME_OR_END, COLON_AFTER_NAME, COMMA_OR_END] = [0, 1, 2, 3, 4, 5] as const
 
-/** An object or array that is open at this point of the scan. The outermost is of depth 1. */
-interface OpenContainer {
-  isList: boolean
+/** An object or array that is open at this point of the scan, or the text around the outermost one. */
+class OpenContainer implements ObjectNames {
+  isList = false
   /** The place of its bracket. */
-  at: number
-  /** For an object: the member that is being read, the start of its value, and the number so far. */
-  name: string
-  start: number
-  members: number
-  /** The place of its first name among those of all open objects; the names themselves once they are many. */
-  firstName: number
-  many: Set<string> | null
+  at = 0
+  members = 0
+  firstName = 0
+  many: Set<string> | null = null
   /** The list of its names, if they are listed. */
-  listed: string[] | null
+  listed: string[] | null = null
+  /** The object whose members are noted, if they are. */
+  noted: ScannedObject | null = null
+  /** The member that is being read; and, down to the depth of noted ones, where its value starts. */
+  name = ''
+  start = 0
+  /** The count of commas and brackets there. */
+  counted = 0
 }
 
 class Scanner {
   readonly #bytes: Buffer
   readonly #judged: JudgedNamesOfText
+  readonly #lookedInto: readonly string[]
   /** True: every object is searched for names that stand twice. */
   readonly #isStrict: boolean
   readonly #isUtf8: boolean
   readonly #plain: PlainBytes
+  readonly #names: OpenNames
   /** One for each depth, used again and again. */
-  readonly #containers: OpenContainer[] = []
+  readonly #containers = [new OpenContainer()]
+  #inside = this.#containers[0] as OpenContainer
   #depth = 0
   #next: number = VALUE
   #at = 0
@@ -111,28 +143,32 @@ class Scanner {
   #rest = 0
   /** True: something is wrong with that string, or may be. */
   #isDoubted = false
-  #names: string[] = []
   #members = 0
   #opened = 0
   #commas = 0
-  /** The place of the outermost value. */
-  rootAt = 0
-  readonly #spans = new Map<string, JsonSpan>()
+  readonly #outermost = new ScannedObject()
+  readonly #objects = new Map<string, ScannedObject>()
   readonly #inner = new Map<string, string[]>()
-  #escapedNames = false
   readonly #repeated = new Set<string>()
   /** The places of the objects with more than 1,000 members. */
   readonly wideAt = new Set<number>()
 
-  constructor(bytes: Buffer, judged: JudgedNamesOfText) {
+  constructor(bytes: Buffer, judged: JudgedNamesOfText, lookedInto: readonly string[]) {
     this.#bytes = bytes
     this.#judged = judged
+    this.#lookedInto = lookedInto
     this.#isStrict = typeof judged === 'number'
     if (bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf) {
       throw invalid('starts with a byte order mark', 0)
     }
     this.#isUtf8 = isUtf8(bytes)
     this.#plain = new PlainBytes(bytes)
+    this.#names = new OpenNames(bytes)
+  }
+
+  /** The place of the outermost value. */
+  get rootAt(): number {
+    return (this.#containers[0] as OpenContainer).start
   }
 
   /** True: to make the value at once might hold up the loop. */
@@ -143,43 +179,45 @@ class Scanner {
 
   /** True: V8 alone does not tell what is to be known of the value. */
   get #isOdd(): boolean {
-    return this.#escapedNames || this.wideAt.size > 0
+    return this.#outermost.escapedNames || this.wideAt.size > 0
   }
 
+  /** Returns true at the end of the text. */
   step(): boolean {
-    const until = Math.min(this.#at + STEP_BYTES, this.#bytes.length)
+    const bytes = this.#bytes
+    const until = Math.min(this.#at + STEP_BYTES, bytes.length)
     if (this.#rest > 0) this.#string(this.#rest)
-    for (let tokens = 0; tokens < STEP_TOKENS && this.#findsToken(until); tokens += 1) this.#token()
-    return this.#at >= this.#bytes.length
+    for (let tokens = 0; tokens < STEP_TOKENS && this.#rest === 0; tokens += 1) {
+      let at = this.#at
+      while (at < until && isSpace(bytes[at])) at += 1
+      this.#at = at
+      if (at >= until) break
+      this.#token(bytes[at] ?? 0)
+    }
+    return this.#at >= bytes.length
   }
 
   result(): JsonScan {
     if (this.#depth > 0 || this.#next !== COMMA_OR_END) throw this.#wrong()
     return new LazyScan(this.#bytes, this.rootAt, {
-      spans: this.#spans,
+      spans: this.#outermost.spans,
+      objects: this.#objects,
       inner: this.#inner,
-      escapedNames: this.#escapedNames,
+      escapedNames: this.#outermost.escapedNames,
       repeated: this.#repeated,
       wideAt: this.#isOdd ? this.wideAt : null,
     })
   }
 
-  /** Skips white space. Returns false if nothing else comes until there, and if a string goes on. */
-  #findsToken(until: number): boolean {
-    if (this.#rest > 0) return false
-    let at = this.#at
-    for (let byte = this.#bytes[at]; at < until && isSpace(byte); byte = this.#bytes[at]) at += 1
-    this.#at = at
-    return at < until
-  }
-
-  #token(): void {
-    const byte = this.#bytes[this.#at] ?? 0
-    if (this.#next === VALUE || this.#next === VALUE_OR_END) this.#startOfValue(byte)
-    else if (this.#next === COMMA_OR_END) this.#endOfValue(byte)
-    else if (this.#next === COLON_AFTER_NAME) this.#pass(byte === COLON, VALUE)
-    else if (this.#next === NAME_OR_END && byte === CLOSE_BRACE) this.#close()
-    else this.#name(byte)
+  #token(byte: number): void {
+    const next = this.#next
+    if (next === COMMA_OR_END) this.#endOfValue(byte)
+    else if (next === COLON_AFTER_NAME) this.#pass(byte === COLON, VALUE)
+    else if (next === NAME || next === NAME_OR_END) {
+      if (byte === CLOSE_BRACE && next === NAME_OR_END) this.#close()
+      else this.#name(byte)
+    } else if (byte === CLOSE_BRACKET && next === VALUE_OR_END) this.#close()
+    else this.#startOfValue(byte)
   }
 
   /** Passes a byte that is `right`. */
@@ -189,29 +227,23 @@ class Scanner {
     this.#next = next
   }
 
-  #inside(): OpenContainer | undefined {
-    return this.#containers[this.#depth - 1]
-  }
-
   #name(byte: number): void {
+    if (byte !== QUOTE) throw this.#wrong()
     const at = this.#at
-    const inside = this.#inside()
-    if (byte !== QUOTE || !inside) throw this.#wrong()
-    let end = this.#isUtf8 ? this.#plain.nameEnd(at + 1) : -1
-    let name: string | null = null
-    if (end < 0) {
-      ;({ name, end } = this.#oddName(at))
-    }
+    const inside = this.#inside
+    const plainEnd = this.#isUtf8 ? this.#plain.nameEnd(at + 1) : -1
+    const odd = plainEnd < 0 ? this.#oddName(at) : null
+    const end = odd?.end ?? plainEnd
     this.#members += 1
     this.#bound(this.#members, MAX_SCAN_MEMBERS, 'members')
     inside.members += 1
     if (inside.members === MAX_NARROW + 1) this.wideAt.add(inside.at)
+    if (this.#isStrict) this.#once(inside, at, end, odd)
     const isListed = inside.listed !== null && inside.members <= MAX_NARROW + 1
-    if (this.#isStrict || this.#depth === 1 || isListed) {
-      name ??= nameText(this.#bytes, at + 1, end)
+    if (inside.noted || isListed) {
+      const name = odd?.name ?? nameText(this.#bytes, at + 1, end)
       if (isListed) inside.listed?.push(name)
-      if (this.#isStrict) this.#once(name, inside, at)
-      else if (this.#depth === 1 && this.#spans.has(name)) this.#again(name, at)
+      if (!this.#isStrict && this.#depth === 1 && this.#outermost.spans.has(name)) this.#again(name, at)
       inside.name = name
     }
     this.#at = end + 1
@@ -219,18 +251,21 @@ class Scanner {
   }
 
   /** Reads a name that is long, or written with an escape, or no name at all. */
-  #oddName(at: number): { readonly name: string; readonly end: number } {
+  #oddName(at: number): OddName {
     const end = this.#pieceEnd(at + 1)
     const name = readStringText(this.#bytes, at + 1, end)
     if (this.#bytes[end] !== QUOTE || name.length > MAX_SCAN_TOKEN) {
       throw invalid(`has a member name longer than ${MAX_SCAN_TOKEN} characters`, at)
     }
     // A name as long as it is written is written plainly.
-    if (name.length !== end - at - 1 && this.#bytes.subarray(at, end).includes(BACKSLASH)) {
+    const isEscaped = name.length !== end - at - 1 && this.#bytes.subarray(at, end).includes(BACKSLASH)
+    if (isEscaped) {
       if (this.#isJudged(name)) throw invalid('escapes a character in the name of an outer member', at)
-      this.#escapedNames = true
+      this.#outermost.escapedNames = true
+      const looked = this.#depth >= JUDGED_DEPTH ? this.#containers[JUDGED_DEPTH]?.noted : null
+      if (looked) looked.escapedNames = true
     }
-    return { name, end }
+    return { name, end, isEscaped }
   }
 
   #isJudged(name: string): boolean {
@@ -241,18 +276,11 @@ class Scanner {
   }
 
   /** Refuses a name that stands in its object already. */
-  #once(name: string, inside: OpenContainer, at: number): void {
-    const names = this.#names
-    if (inside.many) {
-      if (inside.many.has(name)) throw twice(at)
-      inside.many.add(name)
-      return
-    }
-    for (let place = inside.firstName; place < names.length; place += 1) {
-      if (names[place] === name) throw twice(at)
-    }
-    names.push(name)
-    if (names.length - inside.firstName > FEW_NAMES) inside.many = new Set(names.slice(inside.firstName))
+  #once(inside: OpenContainer, at: number, end: number, odd: OddName | null): void {
+    const isNew = odd?.isEscaped
+      ? this.#names.addEscaped(inside, odd.name)
+      : this.#names.add(inside, at + 1, end)
+    if (!isNew) throw twice(at)
   }
 
   /** A name stands twice in the outermost object. */
@@ -264,11 +292,11 @@ class Scanner {
   }
 
   #startOfValue(byte: number): void {
-    const inside = this.#inside()
-    if (inside) inside.start = this.#at
-    else this.rootAt = this.#at
-    if (byte === CLOSE_BRACKET && this.#next === VALUE_OR_END) this.#close()
-    else if (byte === QUOTE) this.#string(this.#at + 1)
+    if (this.#depth <= JUDGED_DEPTH) {
+      this.#inside.start = this.#at
+      this.#inside.counted = this.#commas + this.#opened
+    }
+    if (byte === QUOTE) this.#string(this.#at + 1)
     else if (byte === OPEN_BRACE) this.#open(false, NAME_OR_END)
     else if (byte === OPEN_BRACKET) this.#open(true, VALUE_OR_END)
     else this.#numberOrWord()
@@ -308,62 +336,69 @@ class Scanner {
   }
 
   #open(isList: boolean, next: number): void {
-    const outer = this.#inside()
+    const outer = this.#inside
     const at = this.#at
     if (this.#depth === MAX_SCAN_DEPTH) throw invalid(`is nested deeper than ${MAX_SCAN_DEPTH}`, at)
     this.#opened += 1
     this.#bound(this.#opened, MAX_SCAN_CONTAINERS, 'objects and arrays')
-    const isInner = this.#depth === 1 && !this.#isStrict && !isList && outer?.isList === false
-    const listed: string[] | null = isInner ? [] : null
-    if (listed && outer) this.#inner.set(outer.name, listed)
-    const firstName = this.#names.length
-    const container = this.#containers[this.#depth]
-    if (container) {
-      container.isList = isList
-      container.at = at
-      container.members = 0
-      container.firstName = firstName
-      container.many = null
-      container.listed = listed
-    } else {
-      const members = { name: '', start: -1, members: 0 }
-      this.#containers.push({ isList, at, ...members, firstName, many: null, listed })
-    }
     this.#depth += 1
+    const inside = this.#containers[this.#depth] ?? new OpenContainer()
+    this.#containers[this.#depth] = inside
+    this.#inside = inside
+    inside.isList = isList
+    inside.at = at
+    inside.members = 0
+    inside.listed = null
+    inside.noted = null
+    this.#names.begin(inside)
+    if (!isList && this.#depth <= JUDGED_DEPTH) this.#openOuter(inside, outer)
     this.#pass(true, next)
   }
 
-  /** A number, true, false or null. */
-  #numberOrWord(): void {
-    const bytes = this.#bytes
-    const start = this.#at
-    let end = start
-    let isInteger = true
-    const most = Math.min(start + MAX_SCAN_TOKEN, bytes.length)
-    for (let byte = bytes[end] ?? 0; end < most && ENDS_WORD[byte] === 0; byte = bytes[end] ?? 0) {
-      isInteger &&= byte >= 0x30 && byte <= 0x39
-      end += 1
+  /** Notes the members of the outermost object, and of those in it that are looked into or listed. */
+  #openOuter(inside: OpenContainer, outer: OpenContainer): void {
+    if (this.#depth === 1) inside.noted = this.#outermost
+    else if (outer.noted && !this.#isStrict) {
+      inside.listed = []
+      this.#inner.set(outer.name, inside.listed)
+    } else if (outer.noted && this.#lookedInto.includes(outer.name)) {
+      inside.noted = new ScannedObject()
+      this.#objects.set(outer.name, inside.noted)
     }
-    const isPlain = isInteger && end > start && (bytes[start] !== 0x30 || end === start + 1)
-    if (!isPlain) parseScalar(bytes.toString('latin1', start, end), start)
+  }
+
+  #numberOrWord(): void {
+    const start = this.#at
+    const end = scalarEnd(this.#bytes, start)
+    if (end < 0 || end - start > MAX_SCAN_TOKEN) this.#oddScalar(start)
+    else this.#put(end)
+  }
+
+  /** Reads what is no number and no word, or a very long one, to say what is wrong with it. */
+  #oddScalar(start: number): void {
+    const bytes = this.#bytes
+    let end = start
+    const most = Math.min(start + MAX_SCAN_TOKEN, bytes.length)
+    while (end < most && ENDS_WORD[bytes[end] ?? 0] === 0) end += 1
+    parseScalar(bytes.toString('latin1', start, end), start)
     this.#put(end)
   }
 
   #endOfValue(byte: number): void {
-    const inside = this.#inside()
-    if (!inside) throw this.#wrong()
-    if (byte === (inside.isList ? CLOSE_BRACKET : CLOSE_BRACE)) this.#close()
+    if (this.#depth === 0) throw this.#wrong()
+    const { isList } = this.#inside
+    if (byte === (isList ? CLOSE_BRACKET : CLOSE_BRACE)) this.#close()
     else {
       this.#commas += 1
       this.#bound(this.#commas, MAX_SCAN_VALUES, 'values')
-      this.#pass(byte === COMMA, inside.isList ? VALUE : NAME)
+      this.#pass(byte === COMMA, isList ? VALUE : NAME)
     }
   }
 
   #close(): void {
-    const closed = this.#inside()
-    if (closed) this.#names.length = closed.firstName
+    this.#names.end(this.#inside)
     this.#depth -= 1
+    this.#inside = this.#containers[this.#depth] as OpenContainer
     this.#put(this.#at + 1)
   }
 
@@ -371,9 +406,12 @@ class Scanner {
     this.#at = end
     this.#rest = 0
     this.#next = COMMA_OR_END
-    if (this.#depth !== 1) return
-    const { isList, name, start } = this.#containers[0] as OpenContainer
-    if (!isList) this.#spans.set(name, { start, end })
+    const { noted } = this.#inside
+    if (noted === null || this.#depth > JUDGED_DEPTH) return
+    const { name, start, at, counted } = this.#inside
+    const from = this.#depth === 1 ? 0 : at
+    const values = 1 + this.#commas + this.#opened - counted
+    noted.spans.set(name, { start: start - from, end: end - from, values })
   }
 
   #bound(count: number, most: number, what: string): void {
@@ -383,6 +421,12 @@ class Scanner {
   #wrong(): Refusal {
     return invalid('is not valid JSON', this.#at)
   }
+}
+
+interface OddName {
+  readonly name: string
+  readonly end: number
+  readonly isEscaped: boolean
 }
 
 const twice = (at: number): Refusal => invalid('names a member twice in one object', at)

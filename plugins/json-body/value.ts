@@ -1,8 +1,7 @@
 import type { UnknownRecord } from '../../db/support/json.ts'
 import type { WorkSteps } from '../turns.ts'
 import { CLOSE_BRACE, CLOSE_BRACKET, COMMA, ENDS_WORD, OPEN_BRACE, OPEN_BRACKET, QUOTE } from './bytes.ts'
-import { pieceEnd } from './pieces.ts'
-import { isSpace } from './plain-bytes.ts'
+import { isSpace, pieceEnd } from './plain-bytes.ts'
 
 /** The place of a value in the text. Byte offsets, `end` exclusive, without the white space around it. */
 export interface JsonSpan {
@@ -10,12 +9,25 @@ export interface JsonSpan {
   readonly end: number
 }
 
+export interface MemberSpan extends JsonSpan {
+  /** The most values that there may be in it, itself included. */
+  readonly values: number
+}
+
+/** The members of an object, and whether a name in it, at whatever depth, is written with an escape. */
+export class ScannedObject {
+  readonly spans = new Map<string, MemberSpan>()
+  escapedNames = false
+}
+
 export interface JsonScan {
   /** Made when it is read. An object of a long text makes each of its members when that is read. */
   readonly value: unknown
   readonly isObject: boolean
   /** The value of each member of the outermost object, by unescaped name. */
-  readonly spans: ReadonlyMap<string, JsonSpan>
+  readonly spans: ReadonlyMap<string, MemberSpan>
+  /** The objects that were looked into, by their names in the outermost one. Places are those in their own text. */
+  readonly objects: ReadonlyMap<string, Readonly<ScannedObject>>
   /**
    * The names in each object that is a member of the outermost one, as often as they stand there, and no more
    * than 1,001 of them. Empty if every name is judged.
@@ -47,6 +59,7 @@ type FoundInText = Omit<JsonScan, 'value' | 'isObject' | 'wide'> & {
 export class LazyScan implements JsonScan {
   readonly isObject: boolean
   readonly spans: JsonScan['spans']
+  readonly objects: JsonScan['objects']
   readonly inner: JsonScan['inner']
   readonly escapedNames: boolean
   readonly repeated: JsonScan['repeated']
@@ -57,11 +70,13 @@ export class LazyScan implements JsonScan {
   #isMade = false
   #value: unknown
 
-  constructor(bytes: Buffer, rootAt: number, { spans, inner, escapedNames, repeated, wideAt }: FoundInText) {
+  constructor(bytes: Buffer, rootAt: number, found: FoundInText) {
+    const { spans, objects, inner, escapedNames, repeated, wideAt } = found
     this.isObject = bytes[rootAt] === OPEN_BRACE
     this.#bytes = bytes
     this.#rootAt = rootAt
     this.spans = spans
+    this.objects = objects
     this.inner = inner
     this.escapedNames = escapedNames
     this.repeated = repeated

@@ -19,7 +19,7 @@ import {
   type JsonText,
   type MemberEdits,
   readObject,
-  readObjectAgain,
+  scannedMember,
 } from '../protocol/json-text.ts'
 import type { ExactNames } from '../protocol/loose-name.ts'
 import { ERROR_NAMES, messageEdits, RESULT_NAMES } from '../protocol/members.ts'
@@ -30,11 +30,11 @@ import { GATEWAY_ERROR_CODES } from '../refusal.ts'
 import type { CallerSession } from '../state/sessions.ts'
 import type { UpstreamCall } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
-import type { UpstreamMessage } from '../upstream/message.ts'
+import { isLargeMessage, type UpstreamMessage } from '../upstream/message.ts'
 import type { SessionOwner } from '../upstream/sessions.ts'
 import { editedBytes } from './large-answer.ts'
 
-export interface DispatchFacts extends Arrival, ResourcePath, Pick<JsonBody, 'body' | 'spans'> {
+export interface DispatchFacts extends Arrival, ResourcePath, Pick<JsonBody, 'body' | 'spans' | 'objects'> {
   readonly granted: CallPermit<McpTarget>
   readonly commitments: CallCommitments
   readonly message: McpMessage
@@ -184,17 +184,16 @@ function repeatingHeaders(
   }
 }
 
-type CallerMessage = Pick<DispatchFacts, 'body' | 'spans' | 'largeParams'> & CallerOnStream
+type CallerMessage = Pick<DispatchFacts, 'body' | 'spans' | 'objects' | 'largeParams'> & CallerOnStream
 
 const EMPTY = readObject(Buffer.from('{}'))
 
-function paramsText({ body, spans, message, largeParams }: CallerMessage): JsonText {
+function paramsText({ body, spans, objects, message, largeParams }: CallerMessage): JsonText {
   if (largeParams) {
     const { text: bytes, spans: own } = largeParams
     return { bytes, spans: own, value: message.params, escapedNames: false }
   }
-  const span = spans.get('params')
-  return span ? readObjectAgain(body.subarray(span.start, span.end), message.params) : EMPTY
+  return scannedMember({ bytes: body, spans, objects }, 'params', message.params) ?? EMPTY
 }
 
 /** Writes the parameters as the upstream must see them, JSON text; null if there is nothing to send. */
@@ -318,7 +317,7 @@ export function rewriteMessage(message: UpstreamMessage, edits: MemberEdits = NO
   const noParams = message.value.params === null && { params: null }
   const all = { ...messageEdits(message.spans.keys()), ...noParams, ...edits }
   if (isEmpty(all)) return message.bytes
-  return message.objects ? editedBytes(message, all) : Buffer.from(applyEdits(message, all))
+  return isLargeMessage(message) ? editedBytes(message, all) : Buffer.from(applyEdits(message, all))
 }
 
 function bytesWithEdits(object: JsonText, edits: MemberEdits): Buffer {

@@ -1,18 +1,7 @@
 import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
-import {
-  BACKSLASH,
-  CLOSE_BRACE,
-  CLOSE_BRACKET,
-  COLON,
-  COMMA,
-  OPEN_BRACE,
-  OPEN_BRACKET,
-  QUOTE,
-} from '../../../plugins/json-body/bytes.ts'
+import { CLOSE_BRACE, OPEN_BRACE } from '../../../plugins/json-body/bytes.ts'
 import { type JsonScan, type JsonSpan, scanJson } from '../../../plugins/json-body/scan.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-
-const SPACE = 0x20
 
 /** JSON-RPC 2.0 §5.1. */
 export const METHOD_NOT_FOUND = -32601
@@ -24,7 +13,7 @@ export const UNSUPPORTED_VERSION = -32022
 export interface JsonText {
   readonly bytes: Buffer
   readonly value: UnknownRecord
-  readonly spans: JsonScan['spans']
+  readonly spans: ReadonlyMap<string, JsonSpan>
   readonly escapedNames: boolean
 }
 
@@ -35,74 +24,30 @@ export function readObject(bytes: Buffer): JsonText {
   return { bytes, value, spans, escapedNames }
 }
 
-/** Reads an object whose bytes were read strictly before: only the places of its members are looked for. */
-export function readObjectAgain(bytes: Buffer, value: UnknownRecord): JsonText {
-  // With an escape in it a name may not be as it seems, and a quote not the end.
-  if (bytes.includes(BACKSLASH)) return { ...readObject(bytes), value }
-  return { bytes, value, spans: spansIn(bytes), escapedNames: false }
-}
-
-/** Finds the places of the members of an object without any escapes. */
-function spansIn(bytes: Buffer): JsonText['spans'] {
-  const spans = new Map<string, JsonSpan>()
-  let depth = 0
-  let name: string | null = null
-  let start = -1
-  let end = 0
-  for (let at = 0; at < bytes.length; at += 1) {
-    const byte = bytes[at] ?? 0
-    if (byte <= SPACE) continue
-    if (depth === 1 && (byte === COMMA || byte === CLOSE_BRACE)) {
-      if (name !== null) spans.set(name, { start, end })
-      name = null
-      start = -1
-      continue
-    }
-    const from = at
-    if (byte === QUOTE) at = bytes.indexOf(QUOTE, from + 1)
-    else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) depth += 1
-    else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) depth -= 1
-    end = at + 1
-    if (name === null && byte === QUOTE) name = bytes.toString('utf8', from + 1, at)
-    else if (name !== null && start < 0 && byte !== COLON) start = from
-  }
-  return spans
-}
-
-/** Reads a member that is an object. The places of its members are looked for when first used. */
+/** Reads a member that is an object; null: it is none. */
 export function memberObject(
-  { bytes, value, spans }: Pick<JsonText, 'bytes' | 'value' | 'spans'>,
+  { bytes, spans }: Pick<JsonText, 'bytes' | 'spans'>,
   name: string,
 ): JsonText | null {
-  const span = spans.get(name)
-  const member = value[name]
-  if (!span || !isObject(member)) return null
-  return new LazyJsonMember(bytes.subarray(span.start, span.end), member)
+  const { start, end } = spans.get(name) ?? NOWHERE
+  return bytes[start] === OPEN_BRACE && end > start ? readObject(bytes.subarray(start, end)) : null
 }
 
-class LazyJsonMember implements JsonText {
-  readonly bytes: Buffer
-  readonly value: UnknownRecord
-  #scan: JsonScan | null = null
-
-  constructor(bytes: Buffer, value: UnknownRecord) {
-    this.bytes = bytes
-    this.value = value
-  }
-
-  get spans(): JsonScan['spans'] {
-    return this.#known.spans
-  }
-
-  get escapedNames(): boolean {
-    return this.#known.escapedNames
-  }
-
-  get #known(): JsonScan {
-    this.#scan ??= scanJson(this.bytes, 1)
-    return this.#scan
-  }
+/** Takes a member from a text that was looked into as it was scanned. `value`: its own; null: it is no object. */
+export function scannedMember(
+  { bytes, spans, objects }: ScannedText,
+  name: string,
+  value: unknown,
+): JsonText | null {
+  const { start, end } = spans.get(name) ?? NOWHERE
+  const object = objects.get(name)
+  if (!object || !isObject(value)) return null
+  return { bytes: bytes.subarray(start, end), value, spans: object.spans, escapedNames: object.escapedNames }
 }
+
+interface ScannedText extends Pick<JsonScan, 'objects'>, Pick<JsonText, 'bytes' | 'spans'> {}
+
+const NOWHERE: JsonSpan = { start: 0, end: 0 }
 
 /** Changes to an object: JSON text for a member, in place of its own or added; null leaves the member out. */
 export type MemberEdits = Readonly<Record<string, string | null>>

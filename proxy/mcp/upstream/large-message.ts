@@ -1,20 +1,30 @@
 import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import { TaskIncompleteError } from '../../../db/support/thread.ts'
 import { OPEN_BRACE, OPEN_BRACKET } from '../../../plugins/json-body/bytes.ts'
-import { scanJson, scanJsonSteps } from '../../../plugins/json-body/scan.ts'
+import {
+  type JsonScan,
+  type MemberSpan,
+  scanJson,
+  scanJsonSteps,
+  scanPlacesSteps,
+} from '../../../plugins/json-body/scan.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { quotesSecretSteps, type SecretTraces } from '../../../plugins/secrets/traces.ts'
 import { runInSlices, type WorkSteps } from '../../../plugins/turns.ts'
 import { callThreads } from '../aside/aside.ts'
 import type { ListItems } from '../aside/messages.ts'
-import type { JsonText } from '../protocol/json-text.ts'
 import { LIST_ITEM_MEMBERS } from '../protocol/known-members.ts'
-import { type LongJson, type LongMember, longJsonSteps } from '../protocol/long-json.ts'
 import { soundItem } from '../protocol/sound-items.ts'
 import { mcpUpstreamFailure } from './errors.ts'
-import { isMeantFor, judgeMessage, responseResult, type UpstreamMessage } from './message.ts'
+import {
+  isLargeMessage,
+  isMeantFor,
+  judgeMessage,
+  LOOKED_INTO,
+  responseResult,
+  type UpstreamMessage,
+} from './message.ts'
 
-const LOOKED_INTO = ['result', 'error', 'params'] as const
 /** The most members of one object with a place of their own. A hundred times as many as MCP knows. */
 const MAX_SPANS = 1_000
 /** The most that is kept of a large message: bytes of JSON, and values, of 1 µs each. */
@@ -63,18 +73,16 @@ function* readSteps(
   let value: UnknownRecord | null = null
   let message: UpstreamMessage
   try {
-    const json = yield* longJsonSteps(bytes, LOOKED_INTO)
-    if (json === null) throw mcpUpstreamFailure('a message is not one JSON object')
-    if ([json, ...json.inner.values()].some(({ members }) => members.size > MAX_SPANS))
+    const scan = yield* scanPlacesSteps(bytes, LOOKED_INTO)
+    if (!scan.isObject) throw mcpUpstreamFailure('a message is not one JSON object')
+    const { spans, objects } = scan
+    if ([scan, ...objects.values()].some((object) => object.spans.size > MAX_SPANS))
       throw mcpUpstreamFailure('a message has too many members')
-    value = yield* truncatedSteps(bytes, json)
-    message = {
-      ...judgeMessage(bytes, { value, spans: spansOf(json.members) }),
-      objects: objectsIn(bytes, value, json),
-    }
+    value = yield* truncatedSteps(bytes, scan)
+    message = judgeMessage(bytes, { value, spans, objects })
   } catch (error) {
     if (requestId !== null && !isMeantFor(requestId, bytes, value)) return null
-    if (!(error instanceof SyntaxError)) throw error
+    if (!(error instanceof Refusal)) throw error
     throw mcpUpstreamFailure('a message is not strict JSON', { cause: error })
   }
   if (yield* quotesSecretSteps(traces, bytes))
@@ -83,15 +91,16 @@ function* readSteps(
 }
 
 /** Makes the value of a message, of which each large part is emptied. */
-function* truncatedSteps(bytes: Buffer, { members, inner }: LongJson): WorkSteps<UnknownRecord> {
+function* truncatedSteps(bytes: Buffer, { spans, objects }: JsonScan): WorkSteps<UnknownRecord> {
   const room = { ...MAX_KEPT }
   const value: UnknownRecord = {}
-  for (const [name, member] of members) {
-    const own = inner.get(name)
-    if (!own) yield* truncateSteps(value, name, bytes, member, room)
+  for (const [name, span] of spans) {
+    const own = objects.get(name)
+    if (!own) yield* truncateSteps(value, name, bytes, span, room)
     else {
       const object: UnknownRecord = {}
-      for (const [key, one] of own.members) yield* truncateSteps(object, key, bytes, one, room)
+      const text = bytes.subarray(span.start, span.end)
+      for (const [key, one] of own.spans) yield* truncateSteps(object, key, text, one, room)
       Object.defineProperty(value, name, { value: object, ...PLAIN_MEMBER })
     }
   }
@@ -103,7 +112,7 @@ function* truncateSteps(
   object: UnknownRecord,
   name: string,
   bytes: Buffer,
-  { start, end, values }: LongMember,
+  { start, end, values }: MemberSpan,
   room: { bytes: number; values: number },
 ): WorkSteps<void> {
   const isList = bytes[start] === OPEN_BRACKET
@@ -124,24 +133,6 @@ function* truncateSteps(
 
 const PLAIN_MEMBER = { writable: true, enumerable: true, configurable: true }
 
-function objectsIn(bytes: Buffer, value: UnknownRecord, { members, inner }: LongJson): Map<string, JsonText> {
-  const objects = new Map<string, JsonText>()
-  for (const [name, { members: own, escapedNames }] of inner) {
-    const { start = 0, end } = members.get(name) ?? {}
-    const object = value[name] as JsonText['value']
-    objects.set(name, {
-      bytes: bytes.subarray(start, end),
-      value: object,
-      spans: spansOf(own, start),
-      escapedNames,
-    })
-  }
-  return objects
-}
-
-const spansOf = (members: LongJson['members'], from = 0): JsonText['spans'] =>
-  new Map([...members].map(([name, { start, end }]) => [name, { start: start - from, end: end - from }]))
-
 interface ListSelector {
   readonly member: string
   readonly prefix: string
@@ -153,7 +144,7 @@ export async function listItems(
   list: ListSelector,
   asker: ThreadAsker,
 ): Promise<ListItems | null> {
-  if (message.objects === null) return itemsIn(message, list)
+  if (!isLargeMessage(message)) return itemsIn(message, list)
   return asked(callThreads.ask('listItems', { bytes: message.bytes, ...list }, asker), asker.signal)
 }
 
@@ -184,7 +175,7 @@ export async function knownList(
   member: string,
   asker: ThreadAsker,
 ): Promise<string | null> {
-  if (message.objects === null) return knownListIn(message, member)
+  if (!isLargeMessage(message)) return knownListIn(message, member)
   return asked(callThreads.ask('knownList', { bytes: message.bytes, member }, asker), asker.signal)
 }
 

@@ -1,10 +1,11 @@
 import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import { ByteCollector } from '../../../plugins/collect.ts'
 import { OPEN_BRACE } from '../../../plugins/json-body/bytes.ts'
-import { type JsonScan, type JsonSpan, scanJson } from '../../../plugins/json-body/scan.ts'
+import { type JsonScan, type JsonSpan, JUDGED_DEPTH, scanJson } from '../../../plugins/json-body/scan.ts'
 import type { MemoryReservation } from '../../../plugins/plugin.ts'
 import { BYTES_AT_ONCE } from '../../../plugins/turns.ts'
-import { areAllKnown, type JsonText, memberObject } from '../protocol/json-text.ts'
+import { MAX_INLINE_BYTES } from '../aside/aside.ts'
+import { areAllKnown, type JsonText, scannedMember } from '../protocol/json-text.ts'
 import { MESSAGE_NAMES } from '../protocol/members.ts'
 import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
 import type { McpResponseBody } from './exchange.ts'
@@ -13,9 +14,16 @@ export interface UpstreamMessage {
   readonly bytes: Buffer
   readonly value: UnknownRecord
   readonly spans: ReadonlyMap<string, JsonSpan>
-  /** A large message's result, error and params. Null: they are read when they are wanted. */
-  readonly objects: ReadonlyMap<string, JsonText> | null
+  /** The result, error and params, if they are objects. */
+  readonly objects: JsonScan['objects']
 }
+
+/** The outermost members of a message that are looked into. */
+export const LOOKED_INTO = ['result', 'error', 'params'] as const
+
+/** Tells of a message whether it was read in slices, and only what is small of its value kept. */
+export const isLargeMessage = ({ bytes }: Pick<UpstreamMessage, 'bytes'>): boolean =>
+  bytes.length > MAX_INLINE_BYTES
 
 export type MessageKind = 'request' | 'notification' | 'response'
 
@@ -77,20 +85,20 @@ const ID = Buffer.from('"id"')
 /** Reads a JSON text of this value as {@link readMessage} does. */
 export function judgeMessage(
   bytes: Buffer,
-  { value, spans }: Pick<JsonScan, 'value' | 'spans'>,
+  { value, spans, objects }: Pick<JsonScan, 'value' | 'spans' | 'objects'>,
 ): UpstreamMessage {
   if (!isObject(value)) throw mcpUpstreamFailure('a message is not one JSON object')
   if (kindOf(value) === null) throw mcpUpstreamFailure('a message is not JSON-RPC 2.0')
   const { exact } = MESSAGE_NAMES
   if (!areAllKnown(spans.keys(), exact) && MESSAGE_NAMES.areMistaken(spans.keys()))
     throw mcpUpstreamFailure('a message can be read in two ways')
-  return { bytes, value, spans, objects: null }
+  return { bytes, value, spans, objects }
 }
 
 export const messageObject = (
   message: UpstreamMessage,
-  name: 'result' | 'error' | 'params',
-): JsonText | null => (message.objects ? (message.objects.get(name) ?? null) : memberObject(message, name))
+  name: (typeof LOOKED_INTO)[number],
+): JsonText | null => scannedMember(message, name, message.value[name])
 
 export function kindOfMessage({ value }: UpstreamMessage): MessageKind {
   if (!Object.hasOwn(value, 'method')) return 'response'
@@ -114,7 +122,7 @@ export function supportedIn({ value: { error } }: UpstreamMessage): readonly unk
 
 function scanMessage(bytes: Buffer): JsonScan {
   try {
-    return scanJson(bytes)
+    return scanJson(bytes, JUDGED_DEPTH, LOOKED_INTO)
   } catch (error) {
     // It names the fault and its byte, and quotes nothing.
     throw mcpUpstreamFailure('a message is not strict JSON', { cause: error })

@@ -36,7 +36,14 @@ import {
   type ResponseHeaders,
 } from './exchange.ts'
 import { readLarge, readLargeEvent } from './large-message.ts'
-import { kindOfMessage, readEntireBody, readEvent, readMessage, type UpstreamMessage } from './message.ts'
+import {
+  isLargeMessage,
+  kindOfMessage,
+  readEntireBody,
+  readEvent,
+  readMessage,
+  type UpstreamMessage,
+} from './message.ts'
 import { sessionIsGone } from './session-gone.ts'
 
 /** The transport to all MCP servers. Only `openMcpUpstream` makes one, for this folder alone. */
@@ -392,8 +399,8 @@ const largeOf = ({ credentials, hangup }: ExpectedAnswer) => ({
 })
 
 /** Tells of a small message whether it holds the secret of our credentials. */
-const holdsSecret = ({ bytes, objects }: UpstreamMessage, { credentials }: ExpectedAnswer): boolean =>
-  objects === null && echoesSecret(credentials, bytes)
+const holdsSecret = (message: UpstreamMessage, { credentials }: ExpectedAnswer): boolean =>
+  !isLargeMessage(message) && echoesSecret(credentials, message.bytes)
 
 async function messageIn(bytes: Buffer, expectation: ExpectedAnswer): Promise<UpstreamMessage | null> {
   try {

@@ -9,7 +9,7 @@ import {
   OPEN_BRACKET,
   QUOTE,
 } from '../../../plugins/json-body/bytes.ts'
-import { pieceEnd, SHORT_SEARCH_BYTES } from '../../../plugins/json-body/pieces.ts'
+import { pieceEnd, SHORT_SEARCH_BYTES } from '../../../plugins/json-body/plain-bytes.ts'
 import type { JsonSpan, JudgedNamesOfText } from '../../../plugins/json-body/scan.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 

@@ -32,12 +32,15 @@ export function scanDifference(bytes: Buffer, way: number, inSteps: boolean): st
   // Reading the value finds what is wide.
   if (!isDeepStrictEqual(now.value, former.value)) return 'another value'
   if (JSON.stringify(now.value) !== JSON.stringify(former.value)) return 'another order'
-  if (!isDeepStrictEqual(now.spans, former.spans)) return 'other places'
+  if (!isDeepStrictEqual(placesOf(now.spans), placesOf(former.spans))) return 'other places'
   if (now.escapedNames !== former.escapedNames) return 'escaped names'
   if (!isDeepStrictEqual(now.repeated, former.repeated)) return 'other repeated names'
   if (now.wide.size !== former.wide.size && former.repeated.size === 0) return 'other wide objects'
   return typeof judged === 'number' ? null : innerDifference(now.inner, former.value)
 }
+
+const placesOf = (spans: ReturnType<typeof formerScan>['spans']) =>
+  [...spans].map(([name, { start, end }]) => [name, start, end])
 
 const said = (verdict: unknown): string => (typeof verdict === 'string' ? verdict : 'accepted')
 

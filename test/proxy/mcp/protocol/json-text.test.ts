@@ -1,12 +1,13 @@
 import canonicalize from 'canonicalize'
 import fc from 'fast-check'
 import t from 'tap'
+import { scanJson } from '../../../../plugins/json-body/scan.ts'
 import {
   applyEdits,
   canonicalizeArguments,
   memberText,
   readObject,
-  readObjectAgain,
+  scannedMember,
 } from '../../../../proxy/mcp/protocol/json-text.ts'
 import { refused } from '../../../support/refused.ts'
 
@@ -43,7 +44,7 @@ await t.test('an edit changes its member and nothing else, whatever the object h
 
 const OBJECT = fc.dictionary(fc.string({ unit: 'grapheme' }), fc.jsonValue({ stringUnit: 'grapheme' }))
 
-await t.test('an object that was read before is taken apart as it is when it is read', (t) => {
+await t.test('a member that a scan looks into is taken apart as it is when it is read by itself', (t) => {
   const written = fc
     .tuple(OBJECT, fc.constantFrom(0, 1, '\t'))
     .map(([value, gap]) => JSON.stringify(value, null, gap))
@@ -64,9 +65,12 @@ await t.test('an object that was read before is taken apart as it is when it is 
       return
     }
     const { spans, value, escapedNames } = first
-    const again = readObjectAgain(bytes, value)
-    t.strictSame([...again.spans], [...spans])
-    t.same([again.value, again.escapedNames, again.bytes], [value, escapedNames, bytes])
+    const whole = Buffer.from(`{"id":1, "params" :${text},"x":{}}`)
+    const scan = scanJson(whole, 1, ['params'])
+    const member = scannedMember({ bytes: whole, ...scan }, 'params', value)
+    t.strictSame([...(member?.spans ?? [])], [...spans])
+    t.same([member?.value, member?.escapedNames], [value, escapedNames])
+    t.equal(member?.bytes.toString(), text.trim())
   }
   for (const text of fixed) same(text)
   fc.assert(fc.property(written, same))

@@ -1,8 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
-import { scanJson } from '../../../../plugins/json-body/scan.ts'
+import { scanJson, scanPlacesSteps } from '../../../../plugins/json-body/scan.ts'
 import { memberObject } from '../../../../proxy/mcp/protocol/json-text.ts'
-import { longJsonSteps } from '../../../../proxy/mcp/protocol/long-json.ts'
 import { listItems, readLarge } from '../../../../proxy/mcp/upstream/large-message.ts'
 import { messageObject, readMessage } from '../../../../proxy/mcp/upstream/message.ts'
 import { failure } from '../../../support/mcp/upstream-calls.ts'
@@ -137,10 +136,9 @@ function readings(bytes: Buffer) {
     }
   }
   const before = tried(() => {
-    const { value, spans, escapedNames } = scanJson(bytes)
-    const object = typeof value === 'object' && value !== null && !Array.isArray(value) ? value : {}
+    const { spans, escapedNames } = scanJson(bytes)
     const inner = ['result', 'error', 'params'].flatMap((name) => {
-      const found = memberObject({ bytes, value: object as Record<string, unknown>, spans }, name)
+      const found = memberObject({ bytes, spans }, name)
       return found
         ? [[name, { places: placesOf(found.spans, spans.get(name)?.start), escaped: found.escapedNames }]]
         : []
@@ -148,16 +146,15 @@ function readings(bytes: Buffer) {
     return { places: placesOf(spans), escaped: escapedNames, inner: Object.fromEntries(inner) }
   })
   const now = tried(() => {
-    const steps = longJsonSteps(bytes, ['result', 'error', 'params'])
+    const steps = scanPlacesSteps(bytes, ['result', 'error', 'params'])
     let step = steps.next()
     while (!step.done) step = steps.next()
-    const read = step.value
-    if (read === null) return { places: [], escaped: before?.escaped, inner: {} }
-    const inner = [...read.inner].map(([name, one]) => [
+    const { spans, objects, escapedNames } = step.value
+    const inner = [...objects].map(([name, one]) => [
       name,
-      { places: placesOf(one.members), escaped: one.escapedNames },
+      { places: placesOf(one.spans, spans.get(name)?.start), escaped: one.escapedNames },
     ])
-    return { places: placesOf(read.members), escaped: read.escapedNames, inner: Object.fromEntries(inner) }
+    return { places: placesOf(spans), escaped: escapedNames, inner: Object.fromEntries(inner) }
   })
   return [before, now] as const
 }
