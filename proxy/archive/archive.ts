@@ -2,28 +2,27 @@ import { once } from 'node:events'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { Worker } from 'node:worker_threads'
-import type { Database } from '../../db/database.ts'
 import type { DatabaseLocation } from '../../db/engine.ts'
 import { archiveBoundary, listSegments } from '../../db/ledger/tree/segments.ts'
+import { type StoredState, statesUpTo } from '../../db/ledger/tree/states.ts'
 import { currentTree, type StoredCheckpoint, treeKeysOf } from '../../db/ledger/tree/store.ts'
 import { TILE_WIDTH } from '../../db/ledger/tree/tiles.ts'
 import { ThreadPool } from '../../db/support/thread.ts'
 import { type PackedAuthority, VERIFIER } from '../admin/audit/pack.ts'
+import { recordState, type StateDependencies } from '../proofs/state-recorder.ts'
 import { archivedRow, commitSegment } from './commit.ts'
 import { claimFolder, putInPlace, removeFile, unwritable } from './folder.ts'
 import { type RemovalDependencies, removeSegment } from './remove.ts'
 import type { SegmentTasks, SegmentWork, WrittenFile } from './worker.ts'
 
-export interface ArchiveDependencies extends RemovalDependencies {
-  readonly database: Pick<Database, 'kysely' | 'engine'>
+export interface ArchiveDependencies extends RemovalDependencies, StateDependencies {
+  readonly database: RemovalDependencies['database'] & StateDependencies['database']
   readonly location: DatabaseLocation
   /** An absolute path. */
   readonly folder: string
   readonly authority: PackedAuthority
   /** The anchors that must have a checkpoint over what is archived, by name. */
   readonly anchors: () => readonly string[]
-  /** The state that the leaves before one have left, once a row says it, and the place of the last of them. */
-  readonly endState: (leaf: number) => Promise<{ readonly sha256: string; readonly place: number }>
 }
 
 const threads = new ThreadPool<SegmentTasks>(import.meta, './worker', {
@@ -60,7 +59,8 @@ async function writeSegment(
 ): Promise<void> {
   const { database, folder, location, authority, clock } = dependencies
   const { kysely } = database
-  const { size: first, place: after } = await archiveBoundary(kysely)
+  const archived = await archiveBoundary(kysely)
+  const { size: first, place: after } = archived
   if (last < first || (last + 1) % TILE_WIDTH !== 0)
     throw new Error(
       `a segment ends with the last of ${TILE_WIDTH} leaves behind leaf ${first - 1}, not with ${last}`,
@@ -70,8 +70,13 @@ async function writeSegment(
   const keys = await treeKeysOf(kysely, tree.tree)
   await claimFolder(folder, keys.at(-1)?.vkey ?? '')
   const newest = await checkpointOver(dependencies, tree.tree, last + 1)
-  const state = await dependencies.endState(last + 1)
-  const scope = { tree, newest, first, count: last + 1 - first, after, since: null, until: null }
+  const state = await stateAt(dependencies, tree.tree, last + 1, signal)
+  const start = first === 0 ? null : await stateAt(dependencies, tree.tree, first, signal)
+  const said = start && (await database.treeRows.placeOf(start))
+  if (said !== null && said > state.place)
+    throw new Error(`the row of the state before leaf ${first} is behind leaf ${last}: archive more at once`)
+  const bounds = { first, count: last + 1 - first, after, archived, since: null, until: null }
+  const scope = { tree, newest, state: start, ...bounds }
   const file = `${first}-${last}.zip`
   const known = await archivedRow(kysely, { first, last, file })
   const found = known && (await threads.ask('digest', join(folder, file)).catch(() => null))
@@ -84,6 +89,19 @@ async function writeSegment(
     ...{ first, last, last_place: state.place, state: state.sha256 },
     ...{ ...written, file, since, until },
   })
+}
+
+/** The state that the leaves before one have left, once a row says it. */
+async function stateAt(
+  dependencies: ArchiveDependencies,
+  tree: number,
+  leaf: number,
+  signal: AbortSignal,
+): Promise<StoredState> {
+  await recordState(dependencies, { tree, leaf }, signal)
+  const [state] = await statesUpTo(dependencies.database, tree, leaf, 1)
+  if (state?.leaf !== leaf) throw new Error(`the state before leaf ${leaf} is not there`)
+  return state
 }
 
 /** Writes a segment beside its place, puts it there, and reads it back. */

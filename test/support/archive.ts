@@ -25,16 +25,25 @@ const NAMED = { trustDomain: 'example.org', organisation: 'acme' }
 
 /** A database with its ledger and its tree. Closed with its test. */
 export async function openArchivedLog(t: Pick<Test, 'teardown'>, url: string): Promise<ArchivedLog> {
+  const log = await openLog(t, url)
+  await openTree(log.keys, log.database, NAMED)
+  await log.ledger.commit({ entries: [started] })
+  return log
+}
+
+/** Opens the log of a gateway that has stopped. */
+export async function openLog(
+  t: Pick<Test, 'teardown'>,
+  url: string,
+  clock: () => number = () => AT,
+): Promise<ArchivedLog> {
   const database = await openDatabase(url)
   const ledger = await openLedger({ database, version: VERSION })
   t.teardown(async () => {
     await ledger.close()
     await database.close()
   })
-  const clock = () => AT
   const keys = new LogKeys({ database, ledger, passphrase: 'of this test', clock })
-  await openTree(keys, database, NAMED)
-  await ledger.commit({ entries: [started] })
   const sealer = new LedgerSealer({ database, ledger, keys, clock })
   return { database, ledger, keys, sealer, clock, configDigest: () => 'cd'.repeat(32), goesOn: () => true }
 }

@@ -10,6 +10,7 @@ import {
   SHOWN_COLUMNS,
   type StoredRow,
 } from '../record/leaf.ts'
+import { chainStartOf, keptRows } from '../verify/kept.ts'
 import { chainVerifier, type DamagedRow, type LedgerVerdict } from '../verify/verify.ts'
 import { type MatchingRow, matchingRows, ROWS_PER_READ, type RowFilter } from './find.ts'
 import { userNameFinder } from './names.ts'
@@ -131,9 +132,11 @@ export async function* verifyWithProgress(
   db: Kysely<DatabaseSchema>,
   reading: LedgerReadOptions = {},
 ): AsyncGenerator<number | LedgerVerdict> {
-  const chains = chainVerifier()
+  const kept = await keptRows(db)
+  const { isTail: tail, before } = chainStartOf(kept)
+  const chains = chainVerifier({ tail, streams: before?.state.streams })
   let rows = 0
-  for await (const row of ledgerRows(db, reading)) {
+  for await (const row of ledgerRows(db, { ...reading, ...(kept && { after: kept.after }) })) {
     if (!chains.add(row)) break
     rows += 1
     if (rows % PROGRESS_INTERVAL_ROWS === 0) yield rows

@@ -122,8 +122,8 @@ const TILES_AT_ONCE = 16
 const CHECKPOINTS_AT_ONCE = 256
 
 /**
- * The deletion of some of what is stored beside the rows below a boundary: tiles of leaves, and checkpoints but
- * for the newest of each tree, with what others have said of them. Null: nothing is left. The tiles above tell
+ * The deletion of some of what is stored beside the rows below a boundary: tiles of leaves, checkpoints but for the
+ * newest of each tree, with what others have said of them, and states. Null: nothing is left. The tiles above tell
  * the hashes of 256 leaves each, which every proof needs.
  */
 export async function removeBeside(
@@ -151,6 +151,13 @@ export async function removeBeside(
       order by tree, size limit ${CHECKPOINTS_AT_ONCE}) as portion
     group by tree order by tree limit 1`.execute(kysely)
   const [old] = rows
+  const states = await kysely
+    .selectFrom('audit_states')
+    .select('leaf')
+    .where('leaf', '<', size)
+    .limit(1)
+    .execute()
+  if (!old && states.length > 0) return [beside(sql`delete from audit_states where leaf < ${size}`, kysely)]
   if (!old) return null
   const deletions =
     engine === 'sqlite'

@@ -10,6 +10,9 @@ const [deflated, inflated] = [promisify(deflate), promisify(inflate)]
 /** A state that a row has said (docs/ledger.md#state). */
 export type StoredState = Omit<Selectable<DatabaseSchema['audit_states']>, 'state'>
 
+/** A million principals. */
+const MAX_STATE_BYTES = 512 * 1_048_576
+
 const COLUMNS = ['tree', 'leaf', 'place', 'sha256', 'at', 'stream', 'seq'] as const
 
 type StateDatabase = Pick<Database, 'kysely'>
@@ -38,7 +41,7 @@ export async function textOfState({ kysely }: StateDatabase, { tree, leaf }: Sto
     .where('tree', '=', tree)
     .where('leaf', '=', leaf)
     .executeTakeFirstOrThrow()
-  return (await inflated(state)).toString()
+  return (await inflated(state, { maxOutputLength: MAX_STATE_BYTES })).toString()
 }
 
 export async function storeState(

@@ -1,6 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import { type AuthorityTables, comparedTables } from '../../ledger/authority/compare.ts'
 import { exportedLines, ledgerRows } from '../../ledger/read/read.ts'
+import type { StoredRow } from '../../ledger/record/leaf.ts'
 import { stampsBetween, stampsBySize } from '../../ledger/tree/anchored.ts'
 import { inspectTree, type StoredLog, type StoredStanding } from '../../ledger/tree/inspect.ts'
 import { readableKeys } from '../../ledger/tree/note.ts'
@@ -20,6 +21,7 @@ import {
   type SignedCheckpoint,
 } from '../../ledger/tree/trusted.ts'
 import { inspectRows, type LedgerInspection, type RowSource } from '../../ledger/verify/inspect.ts'
+import { chainStartOf, KeptWatch, keptRows, treeStartOf } from '../../ledger/verify/kept.ts'
 import { recomputer } from '../../ledger/verify/recompute.ts'
 import { migrationState } from '../../migrate.ts'
 import type { DatabaseSchema } from '../../schema.ts'
@@ -120,20 +122,32 @@ async function inspectSnapshot(
   shown: (rows: RowSource) => RowSource,
   trusted: LogTrust,
 ): Promise<LedgerInspection> {
-  const walk = recomputer({ due: await storedStateLeaves(db) })
-  const rows = ledgerRows(db, { pages: placedPages })
-  const stored = await postgresStoredLog(db)
+  const kept = (await isOfThisVersion(db)) ? await keptRows(db) : null
+  const watch = new KeptWatch(kept)
+  const before = kept?.before ?? undefined
+  const walk = recomputer({ before, due: await storedStateLeaves(db) })
+  const rows = ledgerRows(db, { pages: placedPages, ...(kept && { after: kept.after }) })
+  const found = await postgresStoredLog(db)
+  const stored = found && kept ? { ...found, start: await treeStartOf(db, kept) } : found
   const tree = stored || !isEmptyLogTrust(trusted) ? inspectTree(stored, trusted) : undefined
-  const inspection = await inspectRows(shown(rows), { authority: true, walk, tree })
-  const { verdict } = inspection
+  const onRow = (row: StoredRow): void => watch.see(row)
+  const inspected = await inspectRows(shown(rows), { ...chainStartOf(kept), onRow, walk, tree })
+  const { verdict } = inspected
+  const inspection = verdict.ok
+    ? { ...inspected, findings: [...inspected.findings, ...watch.findings()] }
+    : inspected
   // A read that failed has ended the transaction, and nothing else can be read.
   const tables = verdict.ok && (await isOfThisVersion(db)) ? await readAuthorityTables(db) : null
   // Tables without anybody let nobody in: these are of a ledger that was put here by itself.
   if (tables && tables.principals.length + tables.resources.length === 0)
     return { ...inspection, notes: ['not compared: the tables next to the ledger, which are empty'] }
-  const replay = verdict.ok ? walk.replay : null
+  const replay = verdict.ok && !(kept && !before) ? walk.replay : null
   const { findings, notes } = comparedTables(replay, tables, verdict.rows, Date.now())
-  return { ...inspection, findings: [...inspection.findings, ...findings], notes }
+  return {
+    ...inspection,
+    findings: [...inspection.findings, ...findings],
+    notes: [...watch.notes(), ...notes],
+  }
 }
 
 async function storedStateLeaves(db: StoredLogDatabase): Promise<ReadonlySet<number>> {

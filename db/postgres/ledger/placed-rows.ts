@@ -34,11 +34,17 @@ export const placedPages: ReadLedgerPages = async function* (db, signal, from) {
     yield rows
     await nextTurn(undefined, { signal })
   } while (page.length === ROWS_PER_READ)
-  if (from === undefined) yield missingRows(heads, seen)
+  yield missingRows(heads, seen, from === undefined)
 }
 
-function missingRows(heads: LedgerExtent['heads'], seen: ReadonlyMap<string, number>): readonly DamagedRow[] {
+/** `isWhole`: every stream must have been seen. */
+function missingRows(
+  heads: LedgerExtent['heads'],
+  seen: ReadonlyMap<string, number>,
+  isWhole: boolean,
+): readonly DamagedRow[] {
   return [...heads].flatMap(([stream, head]) => {
+    if (!isWhole && !seen.has(stream)) return []
     const seq = (seen.get(stream) ?? 0) + 1
     return seq > head ? [] : [{ stream, seq, damaged: 'is missing in the order of all rows' }]
   })

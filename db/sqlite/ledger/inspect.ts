@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import type SQLite from 'better-sqlite3'
+import { Kysely, SqliteDialect } from 'kysely'
 import { type AuthorityTables, comparedTables } from '../../ledger/authority/compare.ts'
 import { LeafRow } from '../../ledger/canonical/leaf-row.ts'
 import { MAIN_STREAM, type StoredRow } from '../../ledger/record/leaf.ts'
@@ -15,8 +16,10 @@ import {
   type SignedCheckpoint,
 } from '../../ledger/tree/trusted.ts'
 import { inspectRows, type LedgerInspection, type RowSource } from '../../ledger/verify/inspect.ts'
+import { chainStartOf, KeptWatch, keptRows, treeStartOf } from '../../ledger/verify/kept.ts'
 import { recomputer } from '../../ledger/verify/recompute.ts'
 import type { DamagedRow } from '../../ledger/verify/verify.ts'
+import type { DatabaseSchema } from '../../schema.ts'
 import { SQLITE_MIGRATIONS } from '../migrations.ts'
 import { LEAF_OF_ROW } from './form/columns.ts'
 import { type AuditSchema, sqliteSchemaProblem } from './form/schema.ts'
@@ -39,7 +42,7 @@ interface CheckpointRow {
 /** Checkpoints that are read at once. */
 const PAGE = 1_000
 
-function sqliteStoredLog(db: SQLite.Database): StoredLog | null {
+function sqliteStoredLog(db: SQLite.Database, start: StoredLog['start']): StoredLog | null {
   if (!db.prepare("select 1 from sqlite_schema where name = 'audit_trees'").get()) return null
   const tree = db
     .prepare<[], TreeRow>(
@@ -68,6 +71,7 @@ function sqliteStoredLog(db: SQLite.Database): StoredLog | null {
     keys: readableKeys(keys),
     checkpoints: checkpoints(db, tree, newest ?? 0),
     tiles: { size: newest ?? 0, read: ({ level, n }) => tile.get(tree.tree, level, n) ?? null },
+    start,
   }
 }
 
@@ -177,10 +181,16 @@ async function inspectOpened(
   const noted = readHead(file)
   const expected = await expectedAuditSchema()
   const odd = viewsInPlaceOfTables(db)
-  const walk = recomputer({ due: storedStateLeaves(db) })
+  const kysely = new Kysely<DatabaseSchema>({ dialect: new SqliteDialect({ database: db }) })
+  const kept = odd.length === 0 && isOfThisVersion(db) ? await keptRows(kysely) : null
+  const watch = new KeptWatch(kept)
+  const before = kept?.before ?? undefined
+  const walk = recomputer({ before, due: storedStateLeaves(db) })
   const atEnd: DatabaseSnapshot[] = []
   let [last, hashAt]: [number, string | undefined] = [0, undefined]
-  const onRow = ({ stream, seq, row_hash: hash }: StoredRow): void => {
+  const onRow = (row: StoredRow): void => {
+    const { stream, seq, row_hash: hash } = row
+    watch.see(row)
     if (stream !== MAIN_STREAM) return
     last = seq
     if (seq === noted?.seq) hashAt = hash
@@ -188,16 +198,17 @@ async function inspectOpened(
   const isOurForm = odd.length === 0 && isOfThisVersion(db) && sqliteSchemaProblem(db, expected) === null
   const behind = isOurForm ? leafRowsAfter : rowsAfter
   const besides = () => (odd.length > 0 ? unreadSnapshot(odd) : readSnapshot(db, expected))
-  const rows = shown(liveRows(db, () => atEnd.push(besides()), behind))
+  const rows = shown(liveRows(db, () => atEnd.push(besides()), behind, kept?.after))
   // Before the rows too: all sealed rows are there.
-  const stored = odd.length > 0 ? null : sqliteStoredLog(db)
+  const start = kept ? await treeStartOf(kysely, kept) : undefined
+  const stored = odd.length > 0 ? null : sqliteStoredLog(db, start)
   const tree = stored || !isEmptyLogTrust(trusted) ? inspectTree(stored, trusted) : undefined
-  const inspection = await inspectRows(rows, { authority: true, onRow, walk, tree })
+  const inspection = await inspectRows(rows, { ...chainStartOf(kept), onRow, walk, tree })
   const { verdict } = inspection
   // After a bad row neither the tables nor the head say anything more.
   const [beside = odd.length > 0 ? unreadSnapshot(odd) : schemaOnlySnapshot(db, expected)] = atEnd
   const head = verdict.ok ? headProblem(noted, last, hashAt) : null
-  const replay = verdict.ok ? walk.replay : null
+  const replay = verdict.ok && !(kept && !before) ? walk.replay : null
   const { findings, notes } = comparedTables(replay, beside.tables, verdict.rows, at)
   const other = head?.kind === 'other' ? [head.problem] : []
   return {
@@ -206,9 +217,10 @@ async function inspectOpened(
       ...inspection.findings,
       ...(beside.schema === null ? [] : [beside.schema]),
       ...findings,
+      ...(verdict.ok ? watch.findings() : []),
       ...other,
     ],
-    notes,
+    notes: [...watch.notes(), ...notes],
     cutShort: head?.kind === 'ahead' ? head.problem : null,
   }
 }

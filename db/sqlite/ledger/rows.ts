@@ -63,15 +63,17 @@ export const ROWS_PER_PAGE = 256
 
 /**
  * Reads as {@link storedRows} in short reads, so that the write-ahead log can be moved. The last rows are
- * read in one transaction, in which `atEnd` is called. `behind`: what reads them.
+ * read in one transaction, in which `atEnd` is called. `behind`: what reads them. `after`: the place behind which
+ * they begin; null: from the first.
  */
 export function* liveRows(
   db: SQLite.Database,
   atEnd: () => void,
   behind: typeof rowsAfter = rowsAfter,
+  after: number | null = null,
 ): Generator<StoredRow | DamagedRow> {
   try {
-    const last = yield* behind(db, null)
+    const last = yield* behind(db, after)
     db.exec('begin')
     yield* behind(db, last)
     atEnd()

@@ -15,6 +15,7 @@ const OTHER_TABLES = [
   'audit_cosignatures',
   'audit_keys',
   'audit_states',
+  'audit_segments',
   'kysely_migration',
 ]
 

@@ -180,7 +180,8 @@ async function addAll(
   const behind = state ? null : await archivedState(database, scope)
   const walk = recomputer({ before: start ?? undefined, judges: false })
   const rows = () => rowsIn(database, scope, signal)
-  const before = () => rowsIn(database, { after: archived.place, count: state ? 0 : scope.first - archived.size }, signal)
+  const before = () =>
+    rowsIn(database, { after: archived.place, count: state ? 0 : scope.first - archived.size }, signal)
   const streams = new Map<string, { first_seq: number; last_seq: number }>()
   // One for all files: a line of one is that of the other.
   const names = userNameFinder(kysely)

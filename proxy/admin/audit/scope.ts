@@ -1,7 +1,12 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Database } from '../../../db/database.ts'
 import type { PlacedRow } from '../../../db/ledger/tree/rows.ts'
-import { type ArchiveBoundary, archiveBoundary, archivedSentence, type StoredSegment } from '../../../db/ledger/tree/segments.ts'
+import {
+  type ArchiveBoundary,
+  archiveBoundary,
+  archivedSentence,
+  type StoredSegment,
+} from '../../../db/ledger/tree/segments.ts'
 import { type StoredState, statesUpTo } from '../../../db/ledger/tree/states.ts'
 import {
   checkpointUpTo,
