@@ -8,7 +8,9 @@ principals, resources, bindings and configurations, and the calls that are under
 
 import argparse
 import base64
+import contextlib
 import hashlib
+import io
 import json
 import os
 import re
@@ -1065,6 +1067,7 @@ class Walk:
         self.heads = {}  # stream: the seq, the hash and the version of its last row
         self.due, self.digests, self.said = set(due), {}, set()  # the leaves whose state a row says; their digests; those said
         self.leaf = 0
+        self.archived = {}  # the file of each segment that a row says is archived, and not forgotten: its digest, and the row
         self.recomputed = self.disagree = self.unpaired = self.unfinished = 0
         self.why = Counter()
         self.problems = []
@@ -1094,6 +1097,10 @@ class Walk:
             self.state.old.update(name for name in named if isinstance(name, str))
         if row["action"] == "service.started":
             self.state.start(row)
+        if row["action"] in ("ledger.archived", "ledger.forgotten") and isinstance(row["detail"].get("file"), str):
+            self.archived.pop(row["detail"]["file"], None)
+            if row["action"] == "ledger.archived":
+                self.archived[row["detail"]["file"]] = (row["detail"].get("sha256"), f"{row['stream']}:{row['seq']}")
         if row["action"] == "ledger.state" and not old:
             return self.compare(row["detail"])
         self.state.ways(row)
@@ -2866,6 +2873,111 @@ def verify_pack(pack, walk, trusted, options):
     return report(chain, bad, walk, seals, options, tables)
 
 
+SEGMENT = re.compile(r"(0|[1-9][0-9]{0,15})-(0|[1-9][0-9]{0,15})\.zip")
+
+
+class Archive:
+    """The segments in a folder, verified one after the other (#archive)."""
+
+    def __init__(self, folder, options):
+        found = (SEGMENT.fullmatch(name) for name in os.listdir(folder))
+        self.files = sorted((int(one[1]), int(one[2]), one[0]) for one in found if one)
+        if not self.files:
+            raise Unreadable(f"there is no segment in {folder}")
+        self.findings, self.codes, self.said, self.digests = list(self.gaps()), [], [], {}
+        self.archived, self.end, self.rows, self.conclusion = {}, None, 0, ""
+        for first, last, name in self.files:
+            try:
+                self.see(os.path.join(folder, name), name, first, last, options)
+            except (OSError, Unreadable, zipfile.BadZipFile, NotImplementedError) as error:
+                self.findings.append(f"{name} cannot be read: {error}")
+                self.end = None
+
+    def gaps(self):
+        following = self.files[0][0]
+        for first, last, name in self.files:
+            if first > following:
+                yield f"leaves {following} to {first - 1} are in no file"
+            if first < following:
+                yield f"{name} holds leaves that another file holds too"
+            following = max(following, last + 1)
+
+    def see(self, path, name, first, last, options):
+        pack, walk, trusted = Pack(path), Walk(), Trusted(options)
+        start, end = (pack.bytes(one) if one in pack.sizes else None for one in ("state-start.json", "state-end.json"))
+        if (pack.first, pack.rows) != (first, last - first + 1):
+            self.findings.append(f"{name} holds leaves {pack.first} to {pack.first + pack.rows - 1}, and not those of its name")
+        elif self.end and start and self.end != start:
+            self.findings.append(f"{name} does not begin with the state that the segment before it leaves")
+        self.end = end
+        trusted.notes = [note for note in trusted.notes if first < note.size <= last + 1]
+        with io.StringIO() as out, contextlib.redirect_stdout(out):
+            code = verify_pack(pack, walk, trusted, argparse.Namespace(**{**vars(options), "json": False}))
+            lines_of = out.getvalue().splitlines()
+        self.codes.append(code)
+        self.said += [f"{name}: {line}" for line in lines_of] if code else []
+        self.conclusion = lines_of[-1] if lines_of else ""
+        self.rows += walk.leaf - (pack.first if pack.first and pack.is_whole else 0)
+        self.archived.update(walk.archived)
+        with open(path, "rb") as file:
+            self.digests[name] = file_digest(file)
+
+    def report(self, later=()):
+        """Prints what was found; gives the exit code. `later`: what rows behind the segments say of them."""
+        self.archived.update(later)
+        for name, (digest, row) in self.archived.items():
+            if name not in self.digests:
+                self.findings.append(f"{name}, which row {row} archived, is not there")
+            elif self.digests[name] != digest:
+                self.findings.append(f"{name} is another file than row {row} archived")
+        for finding in self.findings:
+            say(f"BAD: {finding}")
+        for line in self.said:
+            say(line)
+        say(f"{counts(len(self.files), 'segment')}: leaves {self.files[0][0]} to {self.files[-1][1]}, {self.rows} rows")
+        return worst([2 if self.findings else 0, *self.codes])
+
+
+def file_digest(file):
+    digest = hashlib.sha256()
+    for block in iter(lambda: file.read(1 << 20), b""):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def worst(codes):
+    return next((code for code in (2, 3, 4, 5) if code in codes), 0)
+
+
+def verify_archive(options, trusted):
+    """Verifies the segments of a folder, and the rows behind them if they are there."""
+    alone = os.path.isdir(options.file)
+    archive = Archive(options.file if alone else options.archive, options)
+    if alone:
+        code = archive.report()
+        if code == 0:
+            say(archive.conclusion)
+        return code
+    walk = Walk()
+    with open(options.file, "rb") as file:
+        walk.due = states_said(file)
+        file.seek(0)
+        first = next((parse(line) for line in lines(file) if line is not None), {})
+        goes_on = isinstance(first, dict) and is_integer(first.get("seq")) and first["seq"] > 1 and archive.end
+        if goes_on:
+            walk.take(archive.end)
+        from_leaf = walk.leaf
+        heads = {stream: tuple(head) for stream, head in walk.heads.items()}
+        file.seek(0)
+        seals = Seals(trusted) if trusted.anything() and not goes_on else None
+        chain, bad = verify(file, walk, seals, heads=heads)
+    if goes_on and not bad and from_leaf not in walk.said:
+        chain.findings.append(f"no row says the state before leaf {from_leaf}")
+    options.authority = options.authority or bool(goes_on)
+    code = archive.report(walk.archived)
+    return worst([code, report(chain, bad, walk, seals, options)])
+
+
 def is_zip(file):
     with open(file, "rb") as opened:
         return opened.read(3) in (b"PK\3", b"PK\5")
@@ -2880,7 +2992,7 @@ def main():
         "4 rows "
         "are missing at the end; 5 a decision does not follow from the rows before it."
     )
-    arguments.add_argument("file", metavar="FILE", help="an NDJSON export (- reads standard input), a pack of evidence, or a receipt")
+    arguments.add_argument("file", metavar="FILE", help="an NDJSON export (- reads standard input), a pack of evidence, a folder of segments, or a receipt")
     arguments.add_argument("--authority", action="store_true", help="recompute every decision")
     arguments.add_argument("--json", action="store_true", help="print what was found as one JSON object")
     for name, about in (("key", "a verifier key of the log, or a file of them"), ("witness", "the same of a witness")):
@@ -2888,11 +3000,12 @@ def main():
     arguments.add_argument("--checkpoint", metavar="FILE", action="append", default=[], help="checkpoints kept elsewhere")
     arguments.add_argument("--tsa", metavar="FILE", action="append", default=[], help="CA certificates (PEM) of a time-stamping authority")
     arguments.add_argument("--timestamp", metavar="FILE", action="append", default=[], help="a time stamp (.tsr) of a checkpoint that is here")
+    arguments.add_argument("--archive", metavar="DIR", help="a folder of segments that are before the rows of an export")
     arguments.add_argument("--body", metavar="FILE", help="the body that a receipt must be about")
     options = arguments.parse_args()
     try:
         trusted = Trusted(options)
-        receipt = None if options.file == "-" else receipt_in(options.file)
+        receipt = None if options.file == "-" or os.path.isdir(options.file) else receipt_in(options.file)
         body = None
         if options.body is not None:
             with open(options.body, "rb") as file:
@@ -2909,6 +3022,8 @@ def main():
         return 0
     walk, seals = Walk(), Seals(trusted) if trusted.anything() else None
     try:
+        if options.archive or os.path.isdir(options.file):
+            return verify_archive(options, trusted)
         if options.file != "-" and is_zip(options.file):
             return verify_pack(Pack(options.file), walk, trusted, options)
         if options.file == "-":

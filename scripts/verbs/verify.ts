@@ -10,16 +10,16 @@ export const verb = verifyingVerb({
 an NDJSON export (- reads one from standard input), a pack of evidence (a zip), or a receipt. URL is sqlite:PATH or
 postgres://…. For a database it also recomputes every decision, and compares the rows with the tree of its checkpoints, and
 the tables next to the ledger with what the ledger says.`,
-  inspect: async (source, authority, trusted) => {
+  inspect: async (source, authority, trusted, shown = showProgress, before) => {
     const location = locationOf(source)
     // Loaded for a database alone: they take longer than most exports, packs and receipts.
     if (location.engine === 'postgres') {
       const { inspectPostgres } = await import('../../db/postgres/ledger/inspect.ts')
-      return inspectPostgres(location.url, showProgress, trusted)
+      return inspectPostgres(location.url, shown, trusted)
     }
     const { file } = location
-    if (file === '-' || !isSqlite(file)) return inspectFile(file, authority, trusted)
+    if (file === '-' || !isSqlite(file)) return inspectFile(file, authority, trusted, shown, before)
     const { inspectDatabase } = await import('../../db/sqlite/ledger/inspect.ts')
-    return inspectDatabase(file, Date.now(), showProgress, trusted)
+    return inspectDatabase(file, Date.now(), shown, trusted)
   },
 })

@@ -7,9 +7,9 @@ const verb = verifyingVerb({
   takes: 'FILE',
   about: `Verifies offline what a Sallyport gateway has recorded. FILE is an NDJSON export (- reads one from standard input), a pack
 of evidence (a zip), or a receipt. Needs Node 22 or newer, and nothing else.`,
-  inspect: async (file, authority, trusted) => {
+  inspect: async (file, authority, trusted, shown, before) => {
     if (file !== '-' && isSqlite(file)) throw new Error('this is a database: sallyport verify reads it')
-    return inspectFile(file, authority, trusted)
+    return inspectFile(file, authority, trusted, shown, before)
   },
 })
 process.exitCode = await verb.run(process.argv.slice(2))

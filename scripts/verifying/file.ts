@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import { closeSync, createReadStream, existsSync, openSync, readFileSync, readSync, statSync } from 'node:fs'
+import type { DigestedState } from '../../db/ledger/authority/ledger-state.ts'
 import type { StoredRow } from '../../db/ledger/record/leaf.ts'
 import { inspectTree } from '../../db/ledger/tree/inspect.ts'
 import { isEmptyLogTrust, type LogTrust } from '../../db/ledger/tree/trusted.ts'
@@ -18,29 +19,43 @@ const CHUNK = 256 * 1024
 
 /**
  * Verifies an export (`-`: from standard input) or a pack of evidence. Throws one sentence if the file is
- * neither. `authority`: whether the decisions of an export are recomputed.
+ * neither. `authority`: whether the decisions of an export are recomputed. `before`: the state that an export
+ * goes on from, if it does not begin with the first row.
  */
 export async function inspectFile(
   file: string,
   authority: boolean,
   trusted: LogTrust,
+  shown: ShowRows = showProgress,
+  before?: DigestedState,
 ): Promise<LedgerInspection> {
-  if (file !== '-' && isZip(file)) return inspectPack(file, showProgress, trusted)
+  if (file !== '-' && isZip(file)) return inspectPack(file, shown, trusted)
   const rows = exportedRowsInBlocks(
     lineBlocks(file === '-' ? process.stdin : createReadStream(file, { highWaterMark: CHUNK })),
   )
   const due = authority && file !== '-' ? await statesSaidIn(lineBlocks(createReadStream(file))) : undefined
-  const tree = isEmptyLogTrust(trusted) ? undefined : inspectTree(null, trusted)
+  const from = before && (await beginsWithin(file)) ? before : undefined
+  const tree = isEmptyLogTrust(trusted) || from ? undefined : inspectTree(null, trusted)
   try {
-    return await inspectRows(showProgress(rows), {
-      authority,
+    return await inspectRows(shown(rows), {
+      authority: authority || from !== undefined,
       tree,
-      walk: recomputer({ ...(due && { due }) }),
+      before: from,
+      walk: recomputer({ before: from, ...(due && { due }) }),
     })
   } catch (error) {
     if (!(error instanceof NotAnExport)) throw error
     throw new Error(`this is not an audit export: ${error.message}`, { cause: error })
   }
+}
+
+export type ShowRows = (rows: RowSource) => RowSource
+
+/** Tells whether the first row of an export is not the first of its stream. */
+async function beginsWithin(file: string): Promise<boolean> {
+  for await (const row of exportedRowsInBlocks(lineBlocks(createReadStream(file, { highWaterMark: CHUNK }))))
+    return !('damaged' in row) && row.seq > 1
+  return false
 }
 
 /** The most that a receipt may have, for a file that may be anything. Bytes. */
@@ -89,7 +104,7 @@ function startOf(file: string): string {
 const PROGRESS_ROWS = 50_000
 
 /** The same rows, with progress on a terminal. */
-export const showProgress = (rows: RowSource): RowSource => (process.stderr.isTTY ? withProgress(rows) : rows)
+export const showProgress: ShowRows = (rows) => (process.stderr.isTTY ? withProgress(rows) : rows)
 
 async function* withProgress(rows: RowSource): AsyncGenerator<StoredRow | DamagedRow> {
   let count = 0

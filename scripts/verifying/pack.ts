@@ -22,6 +22,8 @@ export interface EvidencePack {
   readonly until: string | null
   /** The state before the first row; undefined if the pack brings none, null if it is written otherwise. */
   readonly start: () => Promise<DigestedState | null | undefined>
+  /** The same of the state after the last row. */
+  readonly end: () => Promise<DigestedState | null | undefined>
   /** The form of its tables. */
   readonly csv: CsvForm
   /** The keys and the checkpoints, smallest first, that it brings. Throw `MalformedNote`. */
@@ -68,7 +70,8 @@ export async function openPack(path: string): Promise<EvidencePack> {
     since: typeof since === 'string' ? since : null,
     until: typeof until === 'string' ? until : null,
     csv,
-    start: () => startOf(zip),
+    start: () => stateIn(zip, 'state-start.json'),
+    end: () => stateIn(zip, 'state-end.json'),
     keys: async () => (await textOf(zip, 'key.txt')).split('\n').filter(Boolean).map(parseVerifierKey),
     checkpoints: async () => {
       const names = zip.names.filter((name) => /^checkpoints\/[0-9]+\.txt$/.test(name))
@@ -95,9 +98,9 @@ const TABLES = [
   ...['sets-end.json', 'README.md', 'verify.py', 'verify.mjs'],
 ]
 
-async function startOf(zip: ZipArchive): Promise<DigestedState | null | undefined> {
-  if (!zip.names.includes('state-start.json')) return undefined
-  const bytes = await zip.bytes('state-start.json', TEXT_LIMIT)
+async function stateIn(zip: ZipArchive, name: string): Promise<DigestedState | null | undefined> {
+  if (!zip.names.includes(name)) return undefined
+  const bytes = await zip.bytes(name, TEXT_LIMIT)
   return parseObject(bytes) && readState(bytes.toString())
 }
 

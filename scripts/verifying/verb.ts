@@ -1,4 +1,5 @@
-import { readFileSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
+import type { DigestedState } from '../../db/ledger/authority/ledger-state.ts'
 import type { TreeVerdict } from '../../db/ledger/tree/inspect.ts'
 import type { LogTrust, StampTally, WitnessSummary } from '../../db/ledger/tree/trusted.ts'
 import { exitCodeOf, type LedgerInspection } from '../../db/ledger/verify/inspect.ts'
@@ -7,7 +8,8 @@ import type { BadRow } from '../../db/ledger/verify/verify.ts'
 import { escapeHiddenJson } from '../../proxy/visible.ts'
 import { type CommandVerb, verbOf, WrongUsage } from '../command.ts'
 import { print } from '../print.ts'
-import { receiptAt } from './file.ts'
+import { type ArchiveInspection, inspectArchive } from './archive.ts'
+import { receiptAt, type ShowRows, showProgress } from './file.ts'
 import { type ReceiptVerdict, verifyReceipt } from './receipt.ts'
 import { TRUST_OPTIONS, trustedIn } from './trusted.ts'
 
@@ -126,13 +128,46 @@ function asJson({ verdict, findings, cutShort, notes, authority, tree }: LedgerI
 
 const UNREADABLE = 9
 
+const isFolder = (source: string): boolean =>
+  statSync(source, { throwIfNoEntry: false })?.isDirectory() ?? false
+
+/** Prints what was found of an archive, and of the rows behind it. Returns the exit code. */
+function printArchive(archive: ArchiveInspection, rest: LedgerInspection | null, json: boolean): number {
+  const { segments, said, end } = archive
+  const findings = [...archive.findings, ...said.findings(segments)]
+  const inspections = [...segments.map(({ inspection }) => inspection), ...(rest ? [rest] : [])]
+  const codes = [findings.length > 0 ? 2 : 0, ...inspections.map(exitCodeOf)]
+  const code = [2, 3, 4, 5].find((one) => codes.includes(one)) ?? 0
+  if (json) {
+    const files = segments.map(({ file, sha256, inspection }) => ({ file, sha256, ...asJson(inspection) }))
+    const found = { segments: files, findings, end: end?.sha256 ?? null }
+    print(escapeHiddenJson(JSON.stringify({ ...(rest && asJson(rest)), archive: found })))
+    return code
+  }
+  print(...findings.map((finding) => `BAD: ${finding}`))
+  for (const { file, inspection } of segments)
+    if (exitCodeOf(inspection) !== 0) print(...reportLines(inspection).map((line) => `${file}: ${line}`))
+  const rows = segments.reduce((sum, { inspection }) => sum + inspection.verdict.rows, 0)
+  const [first, last] = [segments[0], segments.at(-1)]
+  print(`${counts(segments.length, 'segment')}: leaves ${first?.first} to ${last?.last}, ${rows} rows`)
+  if (rest) print(...reportLines(rest))
+  else if (code === 0 && last) print(...reportLines(last.inspection).slice(-1))
+  return code
+}
+
 interface VerifyDefinition {
   readonly name: string
   readonly takes: string
   readonly make?: string
   readonly about: string
   /** Verifies anything but a receipt. Throws one sentence if it cannot be read. */
-  readonly inspect: (source: string, authority: boolean, trusted: LogTrust) => Promise<LedgerInspection>
+  readonly inspect: (
+    source: string,
+    authority: boolean,
+    trusted: LogTrust,
+    shown?: ShowRows,
+    before?: DigestedState,
+  ) => Promise<LedgerInspection>
 }
 
 /** The verb that verifies; its maker says what it can read. */
@@ -142,6 +177,11 @@ export const verifyingVerb = ({ inspect, ...named }: VerifyDefinition): CommandV
     options: {
       authority: { type: 'boolean', description: 'recompute every decision of an export too' },
       ...TRUST_OPTIONS,
+      archive: {
+        type: 'string',
+        value: 'DIR',
+        description: 'verify the segments in a folder too, and compare them with what the rows say of them',
+      },
       body: { type: 'string', value: 'FILE', description: 'the body that a receipt must be about' },
       json: { type: 'boolean', description: 'print what was found as one JSON object' },
     },
@@ -151,8 +191,19 @@ proof does not fit; 4 rows are missing at the end; 5 a decision does not follow 
 A row is named as stream:seq. Without a key or a checkpoint from elsewhere the best verdict is CONSISTENT, NOT WITNESSED: who
 owns the database and its keys can rewrite all of it.`,
     failing: { as: 'verify', usage: UNREADABLE, failed: UNREADABLE },
-    run: async ({ authority = false, json = false, body, ...given }, [source, ...rest]) => {
-      if (source === undefined || rest.length > 0) throw new WrongUsage('name one file')
+    run: async ({ authority = false, json = false, body, archive: named, ...given }, [source, ...more]) => {
+      if (source === undefined || more.length > 0) throw new WrongUsage('name one file')
+      const folder = named ?? (isFolder(source) ? source : undefined)
+      if (folder !== undefined) {
+        const archive = await inspectArchive(folder, showProgress, () => trustedIn(given))
+        const { said, end } = archive
+        const shown: ShowRows = (rows) => said.watched(showProgress(rows))
+        const rest =
+          source === folder
+            ? null
+            : await inspect(source, authority, trustedIn(given), shown, end ?? undefined)
+        return printArchive(archive, rest, json)
+      }
       const trusted = trustedIn(given)
       const receipt = receiptAt(source)
       if (receipt) {

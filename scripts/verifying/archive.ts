@@ -1,0 +1,157 @@
+import { createHash } from 'node:crypto'
+import { createReadStream, readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import type { DigestedState } from '../../db/ledger/authority/ledger-state.ts'
+import type { StoredRow } from '../../db/ledger/record/leaf.ts'
+import type { LogTrust, SignedCheckpoint } from '../../db/ledger/tree/trusted.ts'
+import type { LedgerInspection, RowSource } from '../../db/ledger/verify/inspect.ts'
+import type { DamagedRow } from '../../db/ledger/verify/verify.ts'
+import { messageOf } from '../../db/support/error-message.ts'
+import { isObject } from '../../db/support/json.ts'
+import { inspectPack } from './inspect-pack.ts'
+import { openPack } from './pack.ts'
+
+/** A file of an archive: the leaves `first` to `last`. */
+interface SegmentFile {
+  readonly file: string
+  readonly first: number
+  readonly last: number
+}
+
+export interface InspectedSegment extends SegmentFile {
+  readonly sha256: string
+  readonly inspection: LedgerInspection
+}
+
+export interface ArchiveInspection {
+  readonly segments: readonly InspectedSegment[]
+  /** Faults of the folder as a whole, each as a sentence. */
+  readonly findings: readonly string[]
+  /** The state that the last segment leaves; null if it brings none. */
+  readonly end: DigestedState | null
+  readonly said: ArchiveRows
+}
+
+const SEGMENT = /^(0|[1-9][0-9]{0,15})-(0|[1-9][0-9]{0,15})\.zip$/
+
+/**
+ * Verifies the segments in a folder, one after the other, and that they follow each other. Throws one sentence
+ * if there are none. `trust`: makes what is trusted, for each segment anew.
+ */
+export async function inspectArchive(
+  folder: string,
+  shown: (rows: RowSource) => RowSource,
+  trust: () => LogTrust,
+): Promise<ArchiveInspection> {
+  const files = segmentsIn(folder)
+  if (files.length === 0) throw new Error(`there is no segment in ${folder}`)
+  const said = new ArchiveRows()
+  const findings = [...gaps(files)]
+  const segments: InspectedSegment[] = []
+  let end: DigestedState | null = null
+  for (const segment of files) {
+    const path = join(folder, segment.file)
+    try {
+      const { start, stop, fault } = await edgesOf(path, segment)
+      if (fault !== null) findings.push(fault)
+      else if (end && start && start.sha256 !== end.sha256)
+        findings.push(`${segment.file} does not begin with the state that the segment before it leaves`)
+      end = stop
+      const inspection = await inspectPack(
+        path,
+        (rows) => said.watched(shown(rows)),
+        trustUpTo(trust(), segment),
+      )
+      segments.push({ ...segment, sha256: await digestOf(path), inspection })
+    } catch (error) {
+      findings.push(`${segment.file} cannot be read: ${messageOf(error)}`)
+      end = null
+    }
+  }
+  return { segments, findings, end, said }
+}
+
+const segmentsIn = (folder: string): readonly SegmentFile[] =>
+  readdirSync(folder)
+    .flatMap((file) => {
+      const [, first, last] = SEGMENT.exec(file) ?? []
+      return first === undefined ? [] : [{ file, first: Number(first), last: Number(last) }]
+    })
+    .toSorted((one, other) => one.first - other.first || one.last - other.last)
+
+function* gaps(files: readonly SegmentFile[]): Generator<string> {
+  let next = files[0]?.first ?? 0
+  for (const { file, first, last } of files) {
+    if (first > next) yield `leaves ${next} to ${first - 1} are in no file`
+    if (first < next) yield `${file} holds leaves that another file holds too`
+    next = Math.max(next, last + 1)
+  }
+}
+
+interface SegmentEdges {
+  readonly start: DigestedState | null
+  readonly stop: DigestedState | null
+  readonly fault: string | null
+}
+
+/** Reads the states at both ends of a segment. */
+async function edgesOf(path: string, { file, first, last }: SegmentFile): Promise<SegmentEdges> {
+  const pack = await openPack(path)
+  try {
+    const isNamed = pack.first === first && pack.rows === last - first + 1
+    const fault = isNamed
+      ? null
+      : `${file} holds leaves ${pack.first} to ${pack.first + pack.rows - 1}, and not those of its name`
+    return { start: (await pack.start()) ?? null, stop: (await pack.end()) ?? null, fault }
+  } finally {
+    pack.zip.close()
+  }
+}
+
+/** Checkpoints that were kept elsewhere are compared with the segment that they end in. */
+const trustUpTo = (trust: LogTrust, { first, last }: SegmentFile): LogTrust => ({
+  ...trust,
+  checkpoints: trust.checkpoints.filter(({ size }: SignedCheckpoint) => size > first && size <= last + 1),
+})
+
+async function digestOf(path: string): Promise<string> {
+  const running = createHash('sha256')
+  for await (const chunk of createReadStream(path)) running.update(chunk)
+  return running.digest('hex')
+}
+
+interface ArchivedFile {
+  readonly sha256: unknown
+  /** The row that says it. */
+  readonly row: string
+}
+
+/** Reads the rows of segments: `ledger.archived`, and `ledger.forgotten` of those that may be gone. */
+export class ArchiveRows {
+  readonly #files = new Map<string, ArchivedFile>()
+
+  /** The same rows. */
+  async *watched(rows: RowSource): AsyncGenerator<StoredRow | DamagedRow> {
+    for await (const row of rows) {
+      if (!('damaged' in row) && row.action.startsWith('ledger.')) this.#see(row)
+      yield row
+    }
+  }
+
+  #see({ action, stream, seq, detail }: StoredRow): void {
+    const said: unknown = JSON.parse(detail)
+    if (!isObject(said) || typeof said.file !== 'string') return
+    if (action === 'ledger.archived')
+      this.#files.set(said.file, { sha256: said.sha256, row: `${stream}:${seq}` })
+    if (action === 'ledger.forgotten') this.#files.delete(said.file)
+  }
+
+  /** Compares files with the rows. Faults, each as a sentence. */
+  findings(segments: readonly InspectedSegment[]): readonly string[] {
+    const there = new Map(segments.map(({ file, sha256 }) => [file, sha256]))
+    return [...this.#files].flatMap(([file, { sha256, row }]) => {
+      if (!there.has(file)) return [`${file}, which row ${row} archived, is not there`]
+      return there.get(file) === sha256 ? [] : [`${file} is another file than row ${row} archived`]
+    })
+  }
+}

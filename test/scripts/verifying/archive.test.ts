@@ -1,0 +1,93 @@
+import { copyFileSync, cpSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import t from 'tap'
+import { databaseLocation } from '../../../db/engine.ts'
+import { archiveRows } from '../../../proxy/archive/archive.ts'
+import { type ArchivedLog, openArchivedLog } from '../../support/archive.ts'
+import { databaseUrl } from '../../support/db/engine.ts'
+import { note } from '../../support/db/history.ts'
+import { sallyport } from '../../support/run.ts'
+import { allVerifiers } from '../../support/verifiers.ts'
+
+const verify = allVerifiers(t)
+const NEVER = new AbortController().signal
+
+async function recordNotes({ ledger, sealer }: ArchivedLog, count: number): Promise<void> {
+  await ledger.commit({ entries: Array.from({ length: count }, (_, n) => note('audit.reviewed', { n })) })
+  await sealer.seal()
+}
+
+t.test('a folder of segments is verified as one ledger, and each odd file is named', async (t) => {
+  const directory = t.testdir({ archive: {} })
+  const folder = join(directory, 'archive')
+  const url = await databaseUrl(directory)
+  const log = await openArchivedLog(t, url)
+  const authority = { rootPem: '', intermediatePem: '', rotation: null }
+  const given = { ...log, folder, authority, location: databaseLocation(url), anchors: () => [] }
+  const archive = (last: number) => archiveRows({ ...given, log: pino({ level: 'silent' }) }, last, NEVER)
+  await recordNotes(log, 300)
+  await archive(255)
+  await recordNotes(log, 400)
+  await archive(511)
+  await recordNotes(log, 400)
+  await archive(1_023)
+  await recordNotes(log, 20)
+
+  t.match(await verify(folder), {
+    code: 0,
+    out: /^3 segments: leaves 0 to 1023, 1024 rows$/m,
+    last: 'CONSISTENT, NOT WITNESSED',
+  })
+  const exported = join(directory, 'rest.ndjson')
+  t.equal((await sallyport(['export-audit', url, '--out', exported])).code, 0)
+  const rest = await verify(exported, '--archive', folder)
+  t.match(rest, { code: 0, out: /decisions recomputed 0, disagree 0/ })
+  const whole = await sallyport(['verify', url, '--archive', folder])
+  t.match(whole, { code: 0, out: /^3 segments: leaves 0 to 1023, 1024 rows$/m })
+
+  const at = (name: string) => join(directory, 'copy', name)
+  const SECOND = '256-511.zip'
+  const edits: Readonly<Record<string, readonly [edit: () => void, code: number, finding: RegExp]>> = {
+    'one is gone': [() => rmSync(at(SECOND)), 2, /leaves 256 to 511 are in no file/],
+    'one is there twice': [
+      () => copyFileSync(at(SECOND), at('300-555.zip')),
+      2,
+      /300-555\.zip holds leaves 256 to 511, and not those of its name/,
+    ],
+    'one is renamed': [
+      () => renameSync(at(SECOND), at('256-767.zip')),
+      2,
+      /holds leaves 256 to 511, and not/,
+    ],
+    'one is cut': [
+      () => writeFileSync(at(SECOND), readFileSync(at(SECOND)).subarray(0, -100)),
+      2,
+      /256-511\.zip cannot be read/,
+    ],
+    'a bit is flipped': [
+      () => {
+        const bytes = readFileSync(at(SECOND))
+        bytes.writeUInt8(bytes.readUInt8(2_000) ^ 4, 2_000)
+        writeFileSync(at(SECOND), bytes)
+      },
+      2,
+      /256-511\.zip/,
+    ],
+    'the last is gone': [
+      () => rmSync(at('512-1023.zip')),
+      2,
+      /row main:513 is missing: 512 is followed by 1025/,
+    ],
+  }
+  for (const [name, [edit, code, finding]] of Object.entries(edits)) {
+    rmSync(at(''), { recursive: true, force: true })
+    cpSync(folder, at(''), { recursive: true })
+    edit()
+    const found = await verify(exported, '--archive', at(''))
+    t.equal(found.code, code, name)
+    t.match(found.out, finding, name)
+  }
+  mkdirSync(at('empty'))
+  t.match(await verify(at('empty')), { code: 9, err: /there is no segment in/ })
+})
