@@ -12,7 +12,6 @@ import { startSidecar } from '../../scripts/client/sidecar.ts'
 import { clientSession } from '../../scripts/client/signing/session.ts'
 import { run } from '../support/clients/files.ts'
 import { identityDirectory } from '../support/clients/identity.ts'
-import { skipWithoutFile } from '../support/db/engine.ts'
 import { ADMIN_SECRET, type Identity, scratch, sharedGateway, testGateway } from '../support/gateway.ts'
 import { lockDatabase } from '../support/locker.ts'
 import { rawConnect, requestBytes, statuses } from '../support/raw.ts'
@@ -269,7 +268,7 @@ await t.test('a door that is shut for a while says so to who writes first, and t
   ])
 })
 
-await t.test('and so while no decision can be recorded', { skip: skipWithoutFile }, async (t) => {
+await t.test('and so while no decision can be recorded', async (t) => {
   const gateway = await testGateway(t)
   const nobody = await gateway.enroll('nobody', [])
   const release = await lockDatabase(t, gateway.settings.databaseUrl.slice('sqlite:'.length))

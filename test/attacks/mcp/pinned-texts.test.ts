@@ -2,7 +2,6 @@ import { hash } from 'node:crypto'
 import SQLite from 'better-sqlite3'
 import canonicalize from 'canonicalize'
 import t from 'tap'
-import { skipWithoutFile } from '../../support/db/engine.ts'
 import type { Json } from '../../support/gateway.ts'
 import { introducing } from '../../support/mcp/introducing.ts'
 import { rawMcp, result, sendJson } from '../../support/mcp/raw-upstream.ts'
@@ -92,7 +91,6 @@ await t.test(
 
 await t.test(
   'H1b: what was approved by an earlier version is served on, and by its known members alone',
-  { skip: skipWithoutFile },
   async (t) => {
     const stage = await mcpStage(t)
     const before = tool('read', { _meta: { a: 1 }, Description: EVIL })

@@ -16,31 +16,46 @@ export const CHOOSE_THEMSELVES: Readonly<Record<string, string>> = {
 }
 /**
  * An engine can change a test if the test is about what is stored, by whom, and in which order: the ledger, the tables,
- * operators' operations, authority, claims, the start. It cannot change what a call meets before its decision or after it:
- * these run on SQLite alone. `test/spec` runs on both, so every kind of call below does too.
+ * operators' operations, authority, claims, the start. It cannot change what a call meets before its decision or after it,
+ * nor how it is shown or told what both engines answer alike, nor what a process keeps in its memory: these run on SQLite
+ * alone. `test/spec` runs on both, so every kind of call below does too.
  */
 export const SAME_ON_EVERY_ENGINE: Readonly<Record<string, string>> = {
   ...because(
     'how bytes come, before a route is found',
     [
+      ...['answered-early', 'bodies', 'certificates', 'dripping', 'framing', 'gone-early', 'handshakes'],
       ...[
-        'bodies',
-        'certificates-in-bulk',
-        'dripping',
-        'framing',
-        'gone-early',
-        'handshakes',
         'header-spoofing',
+        'late-heads',
+        'loop-bodies',
+        'pages',
+        'paths',
+        'plain-http',
+        'proxy-protocol',
+        'slow-bodies',
       ],
-      ...['late-heads', 'loop-bodies', 'pages', 'paths', 'plain-http', 'proxy-protocol', 'slow-bodies'],
       ...['slow-clients', 'streams', 'tiny-answers'],
     ],
     'test/attacks/',
   ),
   ...because(
-    'what an MCP server sends',
-    ['answer-loop', 'canary', 'schema-loop', 'upstream-faults'],
+    'what an MCP server sends, and a caller sees of it; what is pinned is stored by db/mcp and admin/mcp',
+    [
+      ...['answer-loop', 'canary', 'floods', 'modern', 'names', 'pinned-texts', 'rug-pull', 'schema-loop'],
+      ...['sessions', 'upstream-faults'],
+    ],
     'test/attacks/mcp/',
+  ),
+  ...because(
+    'what a process counts and remembers by itself; replicas tell each other in test/proxy/replicas',
+    ['admin-secret', 'locked-out'],
+    'test/attacks/',
+  ),
+  ...because(
+    'what an operation demands, which is judged before it is made',
+    ['attacks/climbs', 'proxy/admin/operators/demands'],
+    'test/',
   ),
   ...because(
     'pages and forms: what a browser is sent',
@@ -59,32 +74,57 @@ export const SAME_ON_EVERY_ENGINE: Readonly<Record<string, string>> = {
   ),
   'test/attacks/sign-in-provider': 'what a provider of identities sends',
   'test/attacks/debugger': 'how processes are started',
+  'test/attacks/reload':
+    'files of the operator, and how a process ends; what boots anew is test/attacks/boot',
   'test/clients/': 'clients of others, which speak HTTP',
   'test/conformance/': 'the protocol of MCP',
+  'test/docs/verify-py.test': 'a file of rows, which admin/operators/chain has of both engines',
   'test/plugins/dpop/': 'facts and their checks',
   'test/plugins/policy/': 'facts and their checks',
   ...because(
     'how tokens and refusals are written',
-    ['clients', 'fapi2', 'matrix', 'rfc6750', 'rfc8705', 'rfc9728'],
+    ['clients', 'fapi2', 'matrix', 'oracle', 'rfc6750', 'rfc8705', 'rfc9449', 'rfc9728'],
     'test/proxy/auth/',
   ),
   ...because(
-    'pages in a browser',
-    ['activity-browser', 'browser', 'capabilities-form', 'grid', 'modes', 'setup/'],
+    'pages, of what the API has in tests of both engines',
+    [
+      ...[
+        'activity-browser',
+        'browser',
+        'candidate',
+        'capabilities-form',
+        'geometry',
+        'grid',
+        'introduction',
+      ],
+      ...['modes', 'proof', 'setup/', 'trusted-cas'],
+    ],
     'test/proxy/dashboard/',
   ),
   'test/proxy/federation/publish-faults': 'how the other side fails',
+  'test/proxy/egress/': 'connections to others',
   'test/proxy/http/': 'HTTP alone',
+  ...because('the protocol of MCP at both sides', ['doors', 'eras'], 'test/proxy/mcp/'),
   'test/proxy/mcp/failures': 'how a server fails',
   'test/proxy/mcp/upstream/': 'servers of others',
   'test/proxy/openapi/': 'the document of the routes',
   ...because('signing in by a browser', ['browser', 'by-certificate'], 'test/proxy/operators/'),
-  ...because('logs and authorities of others', ['go-peers', 'stamping', 'stamps'], 'test/proxy/proofs/'),
+  ...because(
+    'logs and authorities of others',
+    ['anchors', 'go-peers', 'stamping', 'stamps'],
+    'test/proxy/proofs/',
+  ),
   'test/proxy/tasks/refresh-models': 'lists of providers',
   'test/proxy/tls/': 'TLS alone',
   ...because('the tests themselves', ['engines', 'lanes', 'run'], 'test/'),
   'test/scripts/client': 'clients, which see no database',
-  'test/scripts/mcp/command': 'the words of the command line',
+  ...because(
+    'the words of the command line, which asks the API',
+    ['mcp/', 'sallyport', 'verbs/ca.', 'verbs/health', 'verbs/receipt', 'verbs/witness.'],
+    'test/scripts/',
+  ),
+  'test/scripts/verifying/sweep': 'files of rows, read by every verifier',
   'test/siege': 'the attackers of the siege',
   'test/scripts/verbs/check-config': 'files alone',
   'test/scripts/verbs/witness-go': 'logs of others',
