@@ -87,6 +87,8 @@ t.test('a browser that does not read is let go, and the others are told', async 
   await eventually(
     () => {
       state.last = long + state.looks
+      // Whoever comes is told at once, and so are all others: nobody waits for thirty looks.
+      followers.open('passer-by').destroy()
       return slow.destroyed
     },
     (destroyed) => destroyed,
