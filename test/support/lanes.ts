@@ -8,6 +8,7 @@ import { readFileSync } from 'node:fs'
 export const LONG: Readonly<Record<string, string>> = {
   'test/cluster/': 'several gateways and a PostgreSQL that is killed, paused and cut off',
   'test/db/postgres/round-trips': 'it listens to five gateways for ten seconds',
+  'test/attacks/trusted-cas': 'a gateway for each of many CAs that are attached',
   ...because('a browser or a program of others', [
     'test/attacks/stored-scripts',
     'test/proxy/dashboard/activity-browser',
@@ -29,7 +30,7 @@ export const LONG: Readonly<Record<string, string>> = {
     'test/attacks/crash',
     'test/proxy/dashboard/setup/crash',
   ]),
-  ...because('every fault or every edit, one after the other', [
+  ...because('every fault, edit or climb, one after the other', [
     'test/attacks/ledger-faults',
     'test/db/sqlite/ledger/sweep',
     'test/proxy/admin/authority/rotation',
@@ -39,6 +40,8 @@ export const LONG: Readonly<Record<string, string>> = {
     'test/scripts/verifying/stored-sweep',
     'test/scripts/verifying/sweep',
     'test/scripts/verifying/zips',
+    'test/attacks/climbs',
+    'test/docs/verify-py',
   ]),
   ...because('every kind of request or history many times', [
     'test/attacks/asked-again',
@@ -53,6 +56,7 @@ export const LONG: Readonly<Record<string, string>> = {
     'test/attacks/boot',
     'test/attacks/history',
     'test/scripts/client-package',
+    'test/scripts/client/renewal',
     'test/scripts/demo/',
     'test/scripts/operators/operator',
     'test/scripts/verbs/commands',
