@@ -10,6 +10,8 @@ import { NODE_COMPILE_CACHE } from '../../support/run.ts'
 // Several whole demos, one after the other: run alone, this file has as long as among the others.
 t.setTimeout(120_000)
 
+/** As make runs it, which would tell a test that make has started where it is. */
+const MADE = ['--no-print-directory', 'demo', 'ARGS=--once --port 0']
 const ROOT = join(import.meta.dirname, '../../..')
 
 /**
@@ -17,11 +19,15 @@ const ROOT = join(import.meta.dirname, '../../..')
  * it.
  */
 function start(t: Test, ...args: readonly string[]) {
+  return startedBy(t, process.execPath, ['scripts/sallyport.ts', 'demo', ...args])
+}
+
+function startedBy(t: Test, program: string, args: readonly string[]) {
   const scratch = t.testdir({})
   const foreign = { MCP_PROXY_ORG: 'someone-else', MCP_PROXY_NO_SUCH_SETTING: '1' }
   const env = { ...process.env, NODE_COMPILE_CACHE, ...foreign, TMPDIR: scratch }
   // A process group of its own, as a terminal makes one: Ctrl-C reaches the demo and the gateway.
-  const child = spawn(process.execPath, ['scripts/sallyport.ts', 'demo', ...args], {
+  const child = spawn(program, args, {
     cwd: ROOT,
     env,
     detached: true,
@@ -61,7 +67,7 @@ function start(t: Test, ...args: readonly string[]) {
 }
 
 await t.test('make demo shows the main job and checks every step of it', async (t) => {
-  const { code, out, err, left } = await start(t, '--once', '--port', '0').ended()
+  const { code, out, err, left } = await startedBy(t, 'make', MADE).ended()
   t.equal(err, '')
   t.equal(code, 0)
   t.same(left, [], 'nothing is left behind')
