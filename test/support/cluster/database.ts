@@ -22,20 +22,9 @@ export interface SharedDatabase {
   readonly thaw: () => void
 }
 
-/**
- * Makes an empty database. Its server notes when each transaction was committed, which tells the order of rows of
- * different streams ({@link import('./oracle.ts')}).
- */
+/** Makes an empty database. */
 export async function sharedDatabase(scope: Scope): Promise<SharedDatabase> {
   const server = await cluster()
-  if (
-    (await asked(server.url('postgres'), 'show track_commit_timestamp')).rows[0]?.track_commit_timestamp !==
-    'on'
-  ) {
-    await asked(server.url('postgres'), 'alter system set track_commit_timestamp = on')
-    await server.stop('fast')
-    await server.start()
-  }
   const url = await server.fresh()
   const name = new URL(url).pathname.slice(1)
   const stopped = new Set<number>()
@@ -135,6 +124,7 @@ export async function synchronousStandby(scope: Scope, { server, name }: SharedD
     'listen_addresses=',
     'max_connections=200',
     'shared_buffers=16MB',
+    'track_commit_timestamp=on',
     `primary_conninfo=${from}`,
   ]
   const args = [

@@ -84,8 +84,13 @@ export async function makeCluster(prepare: (data: string) => readonly string[] =
 /** The name of a database in its URL. */
 export const databaseOf = (url: string): string => new URL(url).pathname.slice(1)
 
-// With fsync: the ledger asks for it.
-const SETTINGS = ['max_connections=200', 'shared_buffers=16MB', 'max_wal_size=64MB']
+// With fsync: the ledger asks for it. When each transaction was committed tells the order of rows of different streams.
+const SETTINGS = [
+  'max_connections=200',
+  'shared_buffers=16MB',
+  'max_wal_size=64MB',
+  'track_commit_timestamp=on',
+]
 
 // However this process ends, its end of the pipe is closed then.
 const UNTIL_WE_END =
