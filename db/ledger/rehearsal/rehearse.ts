@@ -7,6 +7,7 @@ import {
   recordedDecisionOf,
 } from '../authority/decision.ts'
 import { recomputeDecision } from '../authority/judge.ts'
+import type { LedgerState } from '../authority/ledger-state.ts'
 import { LedgerReplay } from '../authority/replay.ts'
 import type { LeafVersion, StoredRow } from '../record/leaf.ts'
 import type { HypotheticalChanges } from './changes.ts'
@@ -75,12 +76,20 @@ type RehearsalOutcome = { readonly row: StoredRow } & (
 /**
  * Judges a window's decisions again with changes laid over their state (docs/rehearsal.md#rule). Takes rows
  * in the order written; outcomes, and decisions outside the window, may be left out. Memory by principals,
- * resources and kinds of calls, not by rows.
+ * resources and kinds of calls, not by rows. `before`: what rows before the first have left; `archived`: the last
+ * instant of those.
  */
-export function rehearser(changes: HypotheticalChanges, { since, until }: DecisionWindow): DecisionRehearser {
-  const replay = new LedgerReplay()
+export function rehearser(
+  changes: HypotheticalChanges,
+  { since, until }: DecisionWindow,
+  before?: LedgerState,
+  archived = '',
+): DecisionRehearser {
+  const replay = new LedgerReplay(before)
   const [refused, allowed] = [new CallGrouping(), new CallGrouping()]
   const undecidable = new Map<string, number>()
+  if (archived >= since)
+    undecidable.set(`calls up to ${archived}, which are archived and not counted here`, 0)
   const principals = new Set<string>()
   const known = new CallKindCache<RehearsalOutcome>()
   let [decisions, unchanged, disagreements] = [0, 0, 0]

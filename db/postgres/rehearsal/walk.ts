@@ -26,24 +26,31 @@ const decisions = (since: string, until: string): string =>
   `status in ('allowed', 'denied') and recorded_at >= ${since} and recorded_at < ${until}`
 
 /**
- * Walks over the rows that a rehearsal needs, by place (docs/ledger.md#places), up to those there at the
+ * Walks over the rows after a place that a rehearsal needs, by place (docs/ledger.md#places), up to those there at the
  * start. Fetches ahead. Rejects if the server is a standby.
  */
-export async function* walkPostgresLedger(client: Client, wanted: WalkScope): AsyncGenerator<WalkedPart> {
+export async function* walkPostgresLedger(
+  client: Client,
+  wanted: WalkScope,
+  after: number,
+): AsyncGenerator<WalkedPart> {
   const { rows } = await client.query<{ last: number; standby: boolean }>(
     'select coalesce(max(place), 0) as last, pg_is_in_recovery() as standby from audit_rows',
   )
   const { last = 0, standby = false } = rows[0] ?? {}
   if (standby) throw new Error('the database is a standby')
   yield* wanted.principals === null
-    ? walkOverAll(client, wanted, last)
-    : walkAbout(client, wanted, wanted.principals, last)
+    ? walkOverAll(client, wanted, [after, last])
+    : walkAbout(client, wanted, wanted.principals, [after, last])
 }
+
+/** After the first place, up to the second. */
+type PlaceRange = readonly [after: number, last: number]
 
 async function* walkOverAll(
   client: Client,
   { since, until }: WalkScope,
-  last: number,
+  [after, last]: PlaceRange,
 ): AsyncGenerator<WalkedPart> {
   const span = (from: number) =>
     client.query<WalkedLeaf>(
@@ -51,8 +58,8 @@ async function* walkOverAll(
       where place > $1 and place <= $2 and ((${decisions('$3', '$4')}) or ${RARE_ACTION_SQL}) order by place`,
       [from, Math.min(from + SPAN, last), since, until],
     )
-  let coming = span(0)
-  for (let from = 0; from < last; from += SPAN) {
+  let coming = span(after)
+  for (let from = after; from < last; from += SPAN) {
     const { rows } = await coming
     coming = span(from + SPAN)
     yield { leaves: leavesOf(rows), rows: Math.min(from + SPAN, last), of: last }
@@ -64,7 +71,7 @@ async function* walkAbout(
   client: Client,
   { since, until, callsAlone = false }: WalkScope,
   principals: readonly string[],
-  last: number,
+  [after, last]: PlaceRange,
 ): AsyncGenerator<WalkedPart> {
   // No pattern, but a text: a name may hold anything.
   const held = 'exists (select 1 from unnest($5::text[]) as held where strpos(leaf, held) > 0)'
@@ -74,12 +81,12 @@ async function* walkAbout(
   await client.query('begin')
   await client.query(
     `declare walk no scroll cursor for
-    select place, leaf from audit_log where ${changes} and place <= $1
+    select place, leaf from audit_log where ${changes} and place <= $1 and place > $6
     union all
     select place, leaf from audit_log
-    where principal_id = any($2) and (${decisions('$3', '$4')}) and not (${CHANGING_ROWS_SQL}) and place <= $1
+    where principal_id = any($2) and (${decisions('$3', '$4')}) and not (${CHANGING_ROWS_SQL}) and place <= $1 and place > $6
     order by place`,
-    [last, principals, since, until, principals.map(subjectText)],
+    [last, principals, since, until, principals.map(subjectText), after],
   )
   const part = () => client.query<PlacedWalkedLeaf>(`fetch ${FETCHED} from walk`)
   let coming = part()

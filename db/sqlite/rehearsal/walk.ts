@@ -23,8 +23,8 @@ const DECISIONS = `status in ('allowed', 'denied') and recorded_at >= ? and reco
 const HOLDS = `instr(iif(leaf = '', detail, leaf), ?) > 0`
 
 /**
- * Walks over the rows that a rehearsal needs, up to those there at the start; of a few principals only those
- * after a place. Returns the last place.
+ * Walks over the rows after a place that a rehearsal needs, up to those there at the start. Returns the last
+ * place.
  */
 export function* walkSqliteLedger(
   db: SQLite.Database,
@@ -33,23 +33,28 @@ export function* walkSqliteLedger(
 ): Generator<WalkedPart, number> {
   const last = db.prepare<[], number>('select coalesce(max(seq), 0) from audit_rows').pluck().get() ?? 0
   yield* wanted.principals === null
-    ? walkOverAll(db, wanted, last)
+    ? walkOverAll(db, wanted, [after, last])
     : walkAbout(db, wanted, wanted.principals, [after, last])
   return last
 }
 
-function* walkOverAll(db: SQLite.Database, wanted: WalkScope, last: number): Generator<WalkedPart> {
+function* walkOverAll(
+  db: SQLite.Database,
+  wanted: WalkScope,
+  [after, last]: PlaceRange,
+): Generator<WalkedPart> {
   db.pragma(`cache_size = ${PAGES_IN_TURN}`)
-  const [first, end] = boundsOf(db, wanted, last)
-  for (const { leaves } of walkTo(db, changesBefore(db, first))) yield { leaves, rows: 0, of: end }
+  const [from, end] = boundsOf(db, wanted, last)
+  const first = Math.max(from, after + 1)
+  for (const { leaves } of walkTo(db, changesBetween(db, after, first))) yield { leaves, rows: 0, of: end }
   const select = db
     .prepare<[number, number, string, string], string>(
       `select ${LEAF_OF_ROW} from audit_rows where seq >= ? and seq < ? and ((${DECISIONS}) or ${RARE_ACTION_SQL}) order by seq`,
     )
     .pluck()
-  for (let from = first; from <= end; from += SPAN) {
-    const to = Math.min(from + SPAN, end + 1)
-    yield { leaves: select.all(from, to, wanted.since, wanted.until), rows: to - 1, of: end }
+  for (let at = first; at <= end; at += SPAN) {
+    const to = Math.min(at + SPAN, end + 1)
+    yield { leaves: select.all(at, to, wanted.since, wanted.until), rows: to - 1, of: end }
   }
 }
 
@@ -70,14 +75,14 @@ function boundsOf(db: SQLite.Database, { since, until }: WalkScope, last: number
   return [found?.first ?? last + 1, Math.min(found?.end ?? last, last)]
 }
 
-/** The places of the rows that tell the state at a place. */
-const changesBefore = (db: SQLite.Database, place: number): readonly number[] =>
+/** The places of the rows that change the state between two places, both exclusive. */
+const changesBetween = (db: SQLite.Database, after: number, place: number): readonly number[] =>
   db
-    .prepare<[number], number>(
-      `select seq from audit_rows indexed by audit_rows_action where ${CHANGING_ROWS_SQL} and seq < ? order by seq`,
+    .prepare<[number, number], number>(
+      `select seq from audit_rows indexed by audit_rows_action where ${CHANGING_ROWS_SQL} and seq > ? and seq < ? order by seq`,
     )
     .pluck()
-    .all(place)
+    .all(after, place)
 
 /** After the first place, up to the second. */
 type PlaceRange = readonly [after: number, last: number]
