@@ -48,5 +48,7 @@ export interface Database {
    * process learns here that another has taken over. False until it is known.
    */
   readonly leads: (task: string) => boolean
+  /** The time by the server's clock; null while it is not known. Absent on engines of this machine. */
+  readonly serverClock?: () => number | null
   readonly close: () => Promise<void>
 }

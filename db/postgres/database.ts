@@ -48,6 +48,7 @@ import { PostgresNotices } from './notices.ts'
 import { PresenceSession, TaskLeadership } from './presence.ts'
 import { tlsFilesFault } from './protection.ts'
 import { openReadConnections } from './reading.ts'
+import { ServerClock } from './server-clock.ts'
 
 /**
  * Orders every text column by its bytes, as SQLite does: pages rest on it, and a language's order changes
@@ -111,7 +112,7 @@ export async function openPostgresDatabase(url: string): Promise<Database> {
     await kysely.destroy()
     throw new Error(`the database cannot be opened: ${messageOf(error)}`, { cause: error })
   }
-  const { presence, notices, leads, lookups, authority } = sharedServicesOf(url, pool)
+  const { presence, notices, leads, lookups, authority, clock } = sharedServicesOf(url, pool)
   return {
     kysely,
     engine: 'postgres',
@@ -129,6 +130,7 @@ export async function openPostgresDatabase(url: string): Promise<Database> {
     alone: (work) => withExclusiveLock(url, work),
     notices,
     leads: (task) => leads.holds(task),
+    serverClock: () => (presence.stands ? clock.now : null),
     close: async () => {
       await presence.close()
       await kysely.destroy()
@@ -148,9 +150,10 @@ function sharedServicesOf(url: string, pool: Pool) {
     (number) => generation.take(number),
   )
   const leads: TaskLeadership = new TaskLeadership(() => presence)
-  const presence = new PresenceSession(url, [notices, generation, leads])
+  const clock = new ServerClock()
+  const presence = new PresenceSession(url, [notices, generation, leads, clock])
   const lookups = new LookupCache(pool, presence, generation, authority)
-  return { presence, notices, leads, lookups, authority }
+  return { presence, notices, leads, lookups, authority, clock }
 }
 
 export async function postgresMigrationState(url: string): Promise<MigrationState> {

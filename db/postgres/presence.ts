@@ -83,6 +83,7 @@ export interface BeatAnswer {
   readonly generation?: number
   readonly taken?: readonly boolean[]
   readonly silent?: boolean
+  readonly clock?: number
 }
 
 /**

@@ -23,6 +23,8 @@ export interface ReadinessChecks {
   readonly anchors?: 'late'
   /** Present while the ledger is sealed no more. Calls are still served. */
   readonly sealing?: 'stopped'
+  /** Present while this machine's clock is more than 30 s off the database's. Calls are still served. */
+  readonly clock?: 'off'
   /** Present while standard output does not take the log. Calls are still served. */
   readonly log?: 'losing'
 }
@@ -67,6 +69,7 @@ interface ReadinessDependencies {
   readonly descriptors: { readonly low: boolean }
   readonly anchors: () => Promise<readonly { readonly late: boolean }[]>
   readonly sealing: { readonly stopped: boolean }
+  readonly clockWatch: { readonly offS: number }
   readonly losses: { readonly isLosing: boolean }
   readonly clock: () => number
 }
@@ -84,6 +87,7 @@ export function readinessProbe({
   descriptors,
   anchors,
   sealing,
+  clockWatch,
   losses,
   clock,
 }: ReadinessDependencies) {
@@ -100,6 +104,7 @@ export function readinessProbe({
         ...(descriptors.low && { descriptors: 'low' }),
         ...((await isLate(anchors)) && { anchors: 'late' }),
         ...(sealing.stopped && { sealing: 'stopped' }),
+        ...(clockWatch.offS !== 0 && { clock: 'off' }),
         ...(losses.isLosing && { log: 'losing' }),
       },
     }),

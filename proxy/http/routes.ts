@@ -58,6 +58,7 @@ const readiness = z
       descriptors: z.literal('low').exactOptional(),
       anchors: z.literal('late').exactOptional(),
       sealing: z.literal('stopped').exactOptional(),
+      clock: z.literal('off').exactOptional(),
       log: z.literal('losing').exactOptional(),
     }),
   })

@@ -18,6 +18,7 @@ import { refreshModels } from '../tasks/refresh-models.ts'
 import { renewServerCertificate } from '../tasks/renew-server-certificate.ts'
 import type { RoundsTask } from '../tasks/rounds.ts'
 import { ledgerTasks, recordSummaries, sealLedger } from '../tasks/tend-ledger.ts'
+import { watchClock } from '../tasks/watch-clock.ts'
 import { watchDisk } from '../tasks/watch-disk.ts'
 import type { Configuration } from './configuration.ts'
 import type { GatewayServices } from './services.ts'
@@ -53,6 +54,7 @@ function periodicTasks(services: GatewayServices, inForce: () => Configuration):
     expireProposals({ ...services, database, configDigest, detailOf: proposalDetail }),
     recordSummaries(services),
     watchDisk(services.disk),
+    watchClock(services.clockWatch),
     watchSealing(services.sealing),
     renewServerCertificate(dataDirectory, listeners.current, clock),
     followAuthority(services.followAuthority),

@@ -128,6 +128,7 @@ export function createHandlers(
         descriptors: services.descriptors,
         anchors: admin.anchors,
         sealing: services.sealing,
+        clockWatch: services.clockWatch,
         losses: services.logs.losses,
       }),
       authority,
@@ -144,12 +145,13 @@ const openMismatches = ({ modelMismatches }: GatewayServices, { llm }: Configura
   })
 
 function serviceStanding(
-  { disk, ledger, mounted, catalogue, modelMismatches, metrics, clock }: GatewayServices,
+  { disk, clockWatch, ledger, mounted, catalogue, modelMismatches, metrics, clock }: GatewayServices,
   { llm }: Configuration,
 ): ServiceStanding {
   const isServed = serving(llm)
   return {
     diskLow: disk.low,
+    clockOffS: clockWatch.offS,
     ledgerFailing: ledger.failing,
     rejected: mounted.rejected,
     providers: llm.providers.map((provider) => {

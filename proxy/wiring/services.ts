@@ -61,6 +61,7 @@ import { SealingWatch } from '../proofs/sealing-watch.ts'
 import { authorityFollower, followOnChanges } from '../tasks/follow-authority.ts'
 import { ProviderTrials } from '../tasks/refresh-models.ts'
 import { renewServerCertificate } from '../tasks/renew-server-certificate.ts'
+import { ClockWatch } from '../tasks/watch-clock.ts'
 import { DiskSpace } from '../tasks/watch-disk.ts'
 import { certificateEnds } from '../telemetry/certificate-ends.ts'
 import type { GatewayLogs } from '../telemetry/log.ts'
@@ -113,6 +114,7 @@ export interface GatewayServices {
   readonly logKeys: LogKeys
   readonly sealer: LedgerSealer
   readonly sealing: SealingWatch
+  readonly clockWatch: ClockWatch
   readonly editedTexts: EditedTexts
   readonly logins: LoginChallenges
   /** The keys of commitments. */
@@ -321,6 +323,7 @@ export async function openServices(
     logKeys,
     sealer,
     sealing,
+    clockWatch: new ClockWatch({ database, clock, log: logs.log }),
     editedTexts,
     logins: new LoginChallenges(nonceSecret),
     quota: tokenQuota(monotonic, () => disk.low, database.notices),

@@ -316,7 +316,7 @@ await t.test('a page that lists the words of a closed list has all of them', (t)
     ],
     [
       'checks of /ready',
-      named(readiness, /"(\w+)": "(?:ok|low|late|stopped|losing)"/g),
+      named(readiness, /"(\w+)": "(?:ok|low|late|stopped|off|losing)"/g),
       named(
         /interface ReadinessChecks \{(.*?)\n\}/s.exec(read('proxy/http/health.ts'))?.[1] ?? '',
         /readonly (\w+)/g,

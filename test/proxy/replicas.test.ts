@@ -3,6 +3,8 @@ import { openDatabase } from '../../db/engine.ts'
 import { listRows } from '../../db/ledger/read/read.ts'
 import { cluster } from '../support/db/postgres/cluster.ts'
 import { testGateway } from '../support/gateway.ts'
+import { signedInBySecret } from '../support/oidc/jar.ts'
+import { eventually } from '../support/settled.ts'
 
 const server = await cluster()
 
@@ -58,6 +60,39 @@ t.test('50 changes of one set at once, at both, are 50 rows or 412, and the last
   const { json } = await gateways[1].admin('GET', `/v1/admin/agents/${bot.id}`)
   t.same(json.capabilities, last?.detail.capabilities)
 })
+
+t.test(
+  'F-13 a gateway whose clock drifts off its database says so while it serves, and no more once it is set',
+  async (t) => {
+    let aheadMs = 0
+    const settings = {
+      MCP_PROXY_DATABASE_URL: await server.fresh(),
+      MCP_PROXY_KEY_PASSPHRASE: 'the passphrase of all replicas',
+    }
+    const gateway = await testGateway(t, { settings, clock: () => Date.now() + aheadMs })
+    const said = () => gateway.log.filter(({ msg }) => /this machine's clock/.test(String(msg)))
+    const ready = () => gateway.call(null, 'GET', '/ready')
+    const page = async () => (await (await signedInBySecret(gateway)).ask('GET', '/proxy')).text
+    for (const [ms, side] of [
+      [40_000, 'ahead of'],
+      [20_000, null],
+      [-40_000, 'behind'],
+      [0, null],
+    ] as const) {
+      const lines = said().length
+      aheadMs = ms
+      t.equal((await eventually(said, (all) => all.length > lines)).at(-1)?.level, side ? 40 : 30)
+      const { status, json } = await ready()
+      t.same([status, json.checks.clock], [200, side ? 'off' : undefined], 'calls are served')
+      if (side)
+        t.match(
+          await page(),
+          new RegExp(`The clock is wrong.*(?:39|40|41) seconds ${side} the database`, 's'),
+        )
+      else t.notMatch(await page(), 'The clock is wrong')
+    }
+  },
+)
 
 t.test(
   'F-08 while the database is away calls are 503 and none is dispatched, and then they are served again',

@@ -7,6 +7,7 @@ import type { LedgerWork, LedgerWriter, UnfinishedDecisions, WorkResult } from '
 import { messageOf } from '../../support/error-message.ts'
 import { timestamp } from '../../support/statement.ts'
 import { ledgerClient, withClient } from '../connection.ts'
+import { SERVER_CLOCK } from '../server-clock.ts'
 import { assertHeld } from '../session.ts'
 import {
   BrokenChainError,
@@ -58,14 +59,12 @@ const MAX_CLOCK_DIFFERENCE_MS = 240_000
 /** Says in one sentence that this machine's clock is not the server's; null if it is. */
 export async function clockProblem(client: Client, now = Date.now): Promise<string | null> {
   const before = now()
-  const { rows } = await client.query<{ at: number }>(SERVER_CLOCK)
+  const { rows } = await client.query<{ at: number }>(`select ${SERVER_CLOCK} as at`)
   const ahead = Math.round((before + now()) / 2 - (rows[0]?.at ?? before))
   if (Math.abs(ahead) <= MAX_CLOCK_DIFFERENCE_MS) return null
   const seconds = Math.round(Math.abs(ahead) / 1_000)
   return `the clock of this machine is ${seconds} s ${ahead > 0 ? 'ahead of' : 'behind'} the database's: set both by a time service, since gateways that share a database must agree on the time`
 }
-
-const SERVER_CLOCK = 'select (extract(epoch from clock_timestamp()) * 1000)::float8 as at'
 
 /** The time in which a batch, or a new connection, must be through. Waiting callers are then refused. ms. */
 const DEADLINE_MS = 2_000

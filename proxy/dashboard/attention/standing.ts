@@ -19,7 +19,7 @@ export function standingCards(
   { standing }: Pick<DashboardContext, 'standing'>,
   { at }: Pick<AdministrationFacts, 'at'>,
 ): readonly AttentionCard[] {
-  const { diskLow, ledgerFailing, rejected, providers, unserved } = standing()
+  const { diskLow, clockOffS, ledgerFailing, rejected, providers, unserved } = standing()
   const asked = unserved.filter((one) => at - one.at < DAY_MS)
   return [
     ...(ledgerFailing
@@ -38,6 +38,15 @@ export function standingCards(
           ),
         ]
       : []),
+    ...(clockOffS === 0
+      ? []
+      : [
+          attentionCard(
+            html`The clock is wrong`,
+            html`<p>It is ${countWithNoun(Math.abs(clockOffS), 'second')} ${clockOffS > 0 ? 'ahead of' : 'behind'} the database's. Proofs and certificates that are good are refused here, and others are believed too long. Set the clocks of all machines by a time service.</p>`,
+            'clock',
+          ),
+        ]),
     ...(rejected
       ? [
           attentionCard(

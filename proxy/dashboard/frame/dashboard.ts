@@ -18,6 +18,8 @@ export interface OtherModel {
 /** The state of this process and of what it depends on, as it knows it. Times are ms since the epoch. */
 export interface ServiceStanding {
   readonly diskLow: boolean
+  /** Seconds that this machine's clock is ahead of the database's; 0: not far off. */
+  readonly clockOffS: number
   readonly ledgerFailing: boolean
   /** The last load of the operators' files, if it was rejected. */
   readonly rejected: { readonly at: number; readonly message: string } | null

@@ -16,7 +16,14 @@ t.setTimeout(120_000)
 
 const CHAT = { model: 'gpt-4o-mini', messages: [{ role: 'user', content: 'hello' }] }
 const FORM = { 'content-type': 'application/x-www-form-urlencoded' }
-const FINE = { diskLow: false, ledgerFailing: false, rejected: null, providers: [], unserved: [] }
+const FINE = {
+  diskLow: false,
+  clockOffS: 0,
+  ledgerFailing: false,
+  rejected: null,
+  providers: [],
+  unserved: [],
+}
 const DAY_MS = 86_400_000
 
 const namesIn = (page: string): readonly string[] =>
