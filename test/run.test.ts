@@ -85,6 +85,7 @@ t.test('files that run in turn in one process have each its own tests, teardown 
 })
 
 t.test('a file that hangs has failed, and its process runs no other', async (t) => {
+  t.jobs = 3
   for (const [hangs, seen] of [
     ['await new Promise(() => setInterval(() => {}, 9))', { ok: false, timedOut: true, tap: /timeout!/ }],
     [
@@ -92,13 +93,14 @@ t.test('a file that hangs has failed, and its process runs no other', async (t) 
       { ok: false, timedOut: true, tap: /timeout!/ },
     ],
     ['while (true);', { reason: 'said nothing for 6 s' }],
-  ] as const) {
-    const [one, path] = worker(t, { 'a.test.ts': `${TAP}t.pass('one'); ${hangs}`, 'b.test.ts': TAP })
-    // The time counts from when it is told, and it has to start first.
-    await one.run(path('b.test.ts'), 60_000)
-    t.match(await one.run(path('a.test.ts'), PATIENCE_MS), seen)
-    t.match(await one.end(), { reason: 'ended with SIGKILL' })
-  }
+  ] as const)
+    void t.test(hangs, { buffered: true }, async (t) => {
+      const [one, path] = worker(t, { 'a.test.ts': `${TAP}t.pass('one'); ${hangs}`, 'b.test.ts': TAP })
+      // The time counts from when it is told, and it has to start first.
+      await one.run(path('b.test.ts'), 60_000)
+      t.match(await one.run(path('a.test.ts'), PATIENCE_MS), seen)
+      t.match(await one.end(), { reason: 'ended with SIGKILL' })
+    })
 })
 
 t.test('what a file leaves behind is seen: an error, an exit code, a connection', async (t) => {
