@@ -12,6 +12,7 @@ import t from 'tap'
 import { openSqliteDatabase } from '../db/sqlite/database.ts'
 import { ENGINE, MADE_ONCE, MIGRATED_DATABASE, MIGRATED_FILE, migratedDatabase } from './support/db/engine.ts'
 import { testFiles } from './support/db/on-both-engines.ts'
+import { keepInMemory } from './support/in-turn/memory.ts'
 import { type BrokenOff, type FileResult, Worker } from './support/in-turn/workers.ts'
 import { ALONE, isLong, isShort, LANE, measures, needsProcess } from './support/lanes.ts'
 
@@ -44,6 +45,7 @@ for (const signal of ['SIGHUP', 'SIGINT', 'SIGTERM'] as const)
     for (const child of running) child.kill(signal)
     process.exit(128 + constants.signals[signal])
   })
+keepInMemory()
 const scratch = mkdtempSync(join(tmpdir(), 'sallyport-run-'))
 process.once('exit', () => rmSync(scratch, { recursive: true, force: true }))
 await (await openSqliteDatabase(join(scratch, MIGRATED_FILE))).close()

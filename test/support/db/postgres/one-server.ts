@@ -2,12 +2,14 @@
 // as the processes end that made them. A server of its own costs each test file a second and a half.
 import { spawn } from 'node:child_process'
 import { Client } from 'pg'
+import { keepInMemory } from '../../in-turn/memory.ts'
 import { cluster } from './cluster.ts'
 import { PREFIX, SWEPT } from './server.ts'
 
 /** Between two looks for databases that nobody needs any more. ms. */
 const SWEEP_MS = 3_000
 
+keepInMemory()
 const [command = '', ...args] = process.argv.slice(2)
 const url = (await cluster()).url('postgres')
 const client = new Client(url)

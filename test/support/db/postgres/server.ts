@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import type { Writable } from 'node:stream'
 import { Client } from 'pg'
+import { isInMemory } from '../../in-turn/memory.ts'
 import { cluster, databaseOf } from './cluster.ts'
 
 /** A PostgreSQL server that a test has databases on, and is not the only one to use. */
@@ -32,6 +33,8 @@ export const PREFIX = 'sallyport_test_'
 
 function on(url: string): Server {
   const dropping = process.env[SWEPT] === undefined ? dropper(url) : null
+  // On a disk two checkpoints wait for it; in memory it takes a fifth of the time of a copy by the log.
+  const strategy = dropping === null && isInMemory() ? 'strategy file_copy' : ''
   return {
     fresh: async (template) => {
       const name = `${PREFIX}${process.pid}_${randomBytes(6).toString('hex')}`
@@ -40,7 +43,7 @@ function on(url: string): Server {
       // Said before it is made: whatever ends this process then, it is dropped.
       dropping?.write(`${name}\n`)
       const copied = template === undefined ? 'template0' : databaseOf(template)
-      await client.query(`create database ${name} template ${copied} encoding 'UTF8'`)
+      await client.query(`create database ${name} template ${copied} encoding 'UTF8' ${strategy}`)
       await client.end()
       const own = new URL(url)
       own.pathname = `/${name}`
