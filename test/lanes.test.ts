@@ -1,5 +1,4 @@
 import { globSync } from 'node:fs'
-import { dirname } from 'node:path'
 import t from 'tap'
 import { testFiles } from './support/db/on-both-engines.ts'
 import { isLong, LONG, measures, needsProcess, OWN_PROCESS } from './support/lanes.ts'
@@ -22,10 +21,7 @@ t.test('every place of the long lane is one, and most tests are in the short one
 
 t.test('a test that needs a dear program of others is in the long lane', (t) => {
   const reached = testFiles().filter(({ reaches }) => DEAR.some((program) => reaches.has(program)))
-  // Those that lie in no folder are about other tests, and name them.
-  const short = reached
-    .map(({ file }) => file)
-    .filter((file) => dirname(file) !== 'test' && !isLong(file) && !WORTH_IT.includes(file))
+  const short = reached.map(({ file }) => file).filter((file) => !isLong(file) && !WORTH_IT.includes(file))
   t.ok(reached.length > 5)
   t.same(short, [])
   t.end()

@@ -1,7 +1,7 @@
 import { chmod, mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import SQLite from 'better-sqlite3'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { ENGINE, skipWithoutFile } from '../support/db/engine.ts'
 import { raw } from '../support/db/postgres/replica.ts'
 import { writeFiles } from '../support/gateway.ts'
@@ -9,7 +9,12 @@ import { environment, startProcess } from '../support/process.ts'
 
 const NOWHERE = 'http://127.0.0.1:9'
 
-t.test('F-39 threat 36 what cannot be obeyed or trusted stops the boot with one sentence', async (t) => {
+/** What is judged before a database is opened: the same on every engine. */
+const beforeDatabase = (name: string, work: (t: Test) => Promise<void>): void =>
+  void t.test(name, { skip: skipWithoutFile }, work)
+
+const SETTINGS = 'F-39 threat 36 what cannot be obeyed or trusted stops the boot with one sentence'
+beforeDatabase(SETTINGS, async (t) => {
   const directory = t.testdir({ key: 'secret-of-everybody', empty: {} })
   const env = await environment(directory, NOWHERE)
   await chmod(join(directory, 'key'), 0o644)
@@ -150,7 +155,8 @@ t.test(
   },
 )
 
-t.test('under node --watch it starts on an empty directory and stops when told (make dev)', async (t) => {
+const WATCHED = 'under node --watch it starts on an empty directory and stops when told (make dev)'
+beforeDatabase(WATCHED, async (t) => {
   const env = await environment(t.testdir({}), NOWHERE)
   const { child, ready, ended } = startProcess(t, env, ['--watch'])
   t.match(await ready, /^https:/, 'though Node reports what the ledger thread imports among its messages')

