@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto'
 import t from 'tap'
 import { heldCall } from '../support/cluster/held-call.ts'
-import { load, tally } from '../support/cluster/load.ts'
+import { callClock, load, tally } from '../support/cluster/load.ts'
 import { broken, openCalls } from '../support/cluster/oracle.ts'
 import { clusterStage } from '../support/cluster/stage.ts'
 import { skipWithoutHaproxy } from '../support/haproxy.ts'
@@ -26,7 +26,7 @@ t.test('F-02 kill -9 of random replicas under load', { skip: skipWithoutHaproxy 
     const { model, lost } = await heldCall(t, stage, bot, 'wait', victim)
     held.push(model)
     await victim.kill()
-    killedAt = performance.now()
+    killedAt = callClock()
     t.match(await lost, { status: 0 }, 'its caller gets no answer')
     const from = calls.made.length
     await served(from)
@@ -37,7 +37,7 @@ t.test('F-02 kill -9 of random replicas under load', { skip: skipWithoutHaproxy 
   await served(calls.made.length)
   await calls.stop()
   t.same(await openCalls(stage, 2 * CLOSED_MS), [], 'each call has its outcome')
-  t.comment(`the last was closed ${Math.round(performance.now() - killedAt)} ms after the last kill`)
+  t.comment(`the last was closed ${Math.round(callClock() - killedAt)} ms after the last kill`)
   const { rows } = await stage.ledger(ENDS, [held])
   t.same(
     rows,

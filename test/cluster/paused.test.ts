@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { load, tally } from '../support/cluster/load.ts'
+import { callClock, load, tally } from '../support/cluster/load.ts'
 import { broken, openCalls } from '../support/cluster/oracle.ts'
 import { clusterStage } from '../support/cluster/stage.ts'
 import { skipWithoutHaproxy } from '../support/haproxy.ts'
@@ -29,19 +29,19 @@ t.test(
 
     for (let round = 0; round < 3; round += 1) {
       paused.signal('SIGSTOP')
-      const pausedAt = performance.now()
+      const pausedAt = callClock()
       // In the middle of a transaction it would hold every change up until the server ends it.
       const path = `/v1/admin/agents/${other.id}/capabilities`
       const changed = await stage.admin('PATCH', path, { capabilities: [`tool.n${round}`] }, rest[0])
       t.equal(
         changed.status,
         200,
-        `a change goes on without it, after ${Math.round(performance.now() - pausedAt)} ms`,
+        `a change goes on without it, after ${Math.round(callClock() - pausedAt)} ms`,
       )
       await served(loads.slice(1), pausedAt, 20)
-      await sleep(Math.max(0, pausedAt + PAUSED_MS - performance.now()))
+      await sleep(Math.max(0, pausedAt + PAUSED_MS - callClock()))
       paused.signal('SIGCONT')
-      await served(loads, performance.now(), 20)
+      await served(loads, callClock(), 20)
     }
     t.comment(tally(loads[0]?.made ?? []))
 
@@ -54,7 +54,7 @@ t.test(
     )
     t.equal(revoked.status, 200)
     paused.signal('SIGCONT')
-    const resumedAt = performance.now()
+    const resumedAt = callClock()
     await loads[0]?.until((made) => made.some(({ status, sentAt }) => status === 403 && sentAt > resumedAt))
     const late = loads.flatMap(({ made }) =>
       made.filter(({ status, sentAt }) => status === 200 && sentAt > resumedAt),

@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto'
 import t from 'tap'
 import { heldCall } from '../support/cluster/held-call.ts'
-import { load, type Made, tally } from '../support/cluster/load.ts'
+import { callClock, load, type Made, tally } from '../support/cluster/load.ts'
 import { broken, openCalls } from '../support/cluster/oracle.ts'
 import { clusterStage } from '../support/cluster/stage.ts'
 import type { Identity } from '../support/gateway.ts'
@@ -37,12 +37,12 @@ t.test('revocations under load on all replicas', { skip: skipWithoutHaproxy }, a
           ways.map((way, k) => way.until((made) => made.slice(from[k]).some(({ status }) => status === 200))),
         )
         t.equal((await grant(bot, [])).status, 200)
-        const begin = performance.now()
+        const begin = callClock()
         const refused = ({ status, sentAt }: Made) => status === 403 && sentAt > begin
         await Promise.all(ways.map((way) => way.until((made) => made.some(refused))))
         const firsts = ways.map(({ made }) => made.find(refused)?.endedAt ?? 0)
         slowest = Math.max(slowest, ...firsts.map((at) => at - begin))
-        windows.push({ id: bot.id, begin, end: performance.now() })
+        windows.push({ id: bot.id, begin, end: callClock() })
         t.equal((await grant(bot, ['llm.chat'])).status, 200)
       }
       t.comment(`every replica has refused a call ${Math.round(slowest)} ms after the answer, or sooner`)
@@ -73,7 +73,7 @@ t.test('revocations under load on all replicas', { skip: skipWithoutHaproxy }, a
         ),
       )
       t.equal((await grant(bot, [])).status, 200)
-      const answered = performance.now()
+      const answered = callClock()
       const ends = await Promise.all(held.map(async ({ kind, at, lost }) => ({ kind, at, ...(await lost) })))
       t.same(
         ends.map(({ kind, status }) => `${kind} ${status}`),

@@ -2,7 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type Answered, agentOf, ask, type Identity } from '../gateway.ts'
 import type { Door, Stage } from './stage.ts'
 
-/** A call of the load and what became of it. Times are ms of the process's clock. */
+/** The clock of all times of calls: tells their order, and measures nothing (test/support/lanes.ts). ms. */
+export const callClock = (): number => performance.now()
+
+/** A call of the load and what became of it. Times are of {@link callClock}. */
 export interface Made {
   readonly model: string
   readonly by: string
@@ -87,7 +90,7 @@ export async function callOnce(
   headers = {},
 ): Promise<Made> {
   const model = freshModel()
-  const sentAt = performance.now()
+  const sentAt = callClock()
   const late = Promise.withResolvers<null>()
   const timer = setTimeout(() => late.resolve(null), GIVE_UP_MS)
   const asked = ask(url + PATH, 'POST', { agent, headers, body: { model, messages: [] } })
@@ -97,7 +100,7 @@ export async function callOnce(
   const found = answered
     ? foundIn(answered)
     : { status: answered === null ? -1 : 0, reason: null, receipt: null }
-  return { model, by: who.id, sentAt, endedAt: performance.now(), ...found }
+  return { model, by: who.id, sentAt, endedAt: callClock(), ...found }
 }
 
 function foundIn({ status, json, headers }: Answered): Pick<Made, 'status' | 'reason' | 'receipt'> {
