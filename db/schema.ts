@@ -393,7 +393,7 @@ interface AuditSegmentTable {
   readonly first: number
   readonly last: number
   readonly last_place: number
-  /** Of the file, and of its state-end.json. Lower-case hex. */
+  /** SHA-256 of the file, and of its state-end.json. Lower-case hex. */
   readonly sha256: string
   readonly state: string
   /** The name in the folder of the archive. */

@@ -216,7 +216,7 @@ const LEDGER_MAY_IMPORT: RoomImports = {
   record: ['authority-moves.ts', 'database.ts', 'schema.ts', 'support'],
   rehearsal: ['ledger/authority', 'ledger/record', 'support'],
   tree: ['database.ts', 'ledger/record', 'schema.ts', 'support'],
-  verify: ['ledger/authority', 'ledger/canonical', 'ledger/record', 'ledger/tree', 'support'],
+  verify: ['ledger/authority', 'ledger/canonical', 'ledger/record', 'ledger/tree', 'schema.ts', 'support'],
 }
 
 /**

@@ -10,9 +10,6 @@ const [deflated, inflated] = [promisify(deflate), promisify(inflate)]
 /** A state that a row has said (docs/ledger.md#state). */
 export type StoredState = Omit<Selectable<DatabaseSchema['audit_states']>, 'state'>
 
-/** A million principals. */
-const MAX_STATE_BYTES = 512 * 1_048_576
-
 const COLUMNS = ['tree', 'leaf', 'place', 'sha256', 'at', 'stream', 'seq'] as const
 
 type StateDatabase = Pick<Database, 'kysely'>
@@ -41,7 +38,7 @@ export async function textOfState({ kysely }: StateDatabase, { tree, leaf }: Sto
     .where('tree', '=', tree)
     .where('leaf', '=', leaf)
     .executeTakeFirstOrThrow()
-  return (await inflated(state, { maxOutputLength: MAX_STATE_BYTES })).toString()
+  return (await inflated(state)).toString()
 }
 
 export async function storeState(

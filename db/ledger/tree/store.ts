@@ -7,6 +7,7 @@ import { HASH_BYTES } from './hashes.ts'
 import { noteOf } from './note.ts'
 import { archiveBoundary } from './segments.ts'
 import { edgeOf, type ReadTile, rootOf, type TreeTile } from './tiles.ts'
+import type { TreeStart } from './walk.ts'
 
 type TreeDatabase = Kysely<DatabaseSchema>
 
@@ -180,6 +181,12 @@ export function growTree(
     ...tiles.map((tile) => ({ ...statementOf(store(tile).compile(), 1), ...upkeep })),
     { ...statementOf(db.insertInto('audit_checkpoints').values(row).compile(), 1), ...upkeep },
   ]
+}
+
+/** The edge of the tree in force at the end of what is archived: a walk over the rows that are left begins there. */
+export async function treeStart(db: TreeDatabase): Promise<TreeStart> {
+  const [{ size }, tree] = [await archiveBoundary(db), await currentTree(db)]
+  return { size, edge: await readEdge(tileReader(db, tree?.tree ?? 0), size) }
 }
 
 export type StoredKey = Selectable<DatabaseSchema['audit_keys']>

@@ -1,54 +1,57 @@
-import type { Kysely } from 'kysely'
+import { promisify } from 'node:util'
+import { inflate } from 'node:zlib'
+import type { Kysely, Selectable } from 'kysely'
 import type { DatabaseSchema } from '../../schema.ts'
 import type { DigestedState } from '../authority/ledger-state.ts'
 import { MAIN_STREAM, type StoredRow } from '../record/leaf.ts'
-import { listSegments, type StoredSegment } from '../tree/segments.ts'
-import { statesUpTo, textOfState } from '../tree/states.ts'
-import { currentTree, readEdge, tileReader } from '../tree/store.ts'
-import type { TreeStart } from '../tree/walk.ts'
 import { readState } from './recompute.ts'
+
+/** A segment of the archive, as the table has it. */
+type KeptSegment = Selectable<DatabaseSchema['audit_segments']>
 
 /** The rows that are left of a ledger whose beginning is archived (docs/ledger.md#segments). */
 export interface KeptRows {
-  readonly segments: readonly StoredSegment[]
+  readonly segments: readonly KeptSegment[]
   /** The place after which they begin. */
   readonly after: number
-  /** What the archived rows have left; null if that cannot be read. */
+  /** The state that the archived rows have left; null if it cannot be read. */
   readonly before: DigestedState | null
 }
 
 /** Finds which rows of a ledger are left; null if nothing is archived. */
 export async function keptRows(kysely: Kysely<DatabaseSchema>): Promise<KeptRows | null> {
-  const segments = await listSegments(kysely)
+  const segments = await kysely.selectFrom('audit_segments').selectAll().orderBy('first').execute()
   const last = segments.at(-1)
-  const tree = await currentTree(kysely)
-  if (!last || !tree) return null
-  const [state] = await statesUpTo({ kysely }, tree.tree, last.last + 1, 1)
-  const text = state?.leaf === last.last + 1 ? await textOfState({ kysely }, state).catch(() => null) : null
-  return { segments, after: last.last_place, before: text === null ? null : stateIn(text) }
+  if (!last) return null
+  const stored = await kysely
+    .selectFrom('audit_states')
+    .select('state')
+    .where('leaf', '=', last.last + 1)
+    .orderBy('tree', 'desc')
+    .limit(1)
+    .executeTakeFirst()
+  return { segments, after: last.last_place, before: stored ? await stateIn(stored.state) : null }
 }
 
-/** How the rows that are left are verified: without what is before them, chains begin in the middle. */
+/** The start of a verification of them: without what is before them, chains begin in the middle. */
 export const chainStartOf = (kept: KeptRows | null) => ({
   authority: kept === null || kept.before !== null,
   isTail: kept !== null && kept.before === null,
   before: kept?.before ?? undefined,
 })
 
-function stateIn(text: string): DigestedState | null {
+const inflated = promisify(inflate)
+/** A million principals. */
+const MAX_STATE_BYTES = 512 * 1_048_576
+
+/** Reads a stored state; null if it is none. */
+async function stateIn(stored: Uint8Array): Promise<DigestedState | null> {
   try {
-    return readState(text)
+    return readState((await inflated(stored, { maxOutputLength: MAX_STATE_BYTES })).toString())
   } catch (error) {
-    if (error instanceof SyntaxError) return null
+    if (error instanceof Error) return null
     throw error
   }
-}
-
-/** The edge of the tree at the end of what is archived. */
-export async function treeStartOf(kysely: Kysely<DatabaseSchema>, kept: KeptRows): Promise<TreeStart> {
-  const size = (kept.segments.at(-1)?.last ?? -1) + 1
-  const tree = await currentTree(kysely)
-  return { size, edge: await readEdge(tileReader(kysely, tree?.tree ?? 0), size) }
 }
 
 /** Sees if the rows that are left say what is archived, and what the rows before them have left. */

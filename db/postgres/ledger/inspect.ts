@@ -12,6 +12,7 @@ import {
   type StoredTree,
   tileReader,
   treeKeysOf,
+  treeStart,
 } from '../../ledger/tree/store.ts'
 import {
   isEmptyLogTrust,
@@ -21,7 +22,7 @@ import {
   type SignedCheckpoint,
 } from '../../ledger/tree/trusted.ts'
 import { inspectRows, type LedgerInspection, type RowSource } from '../../ledger/verify/inspect.ts'
-import { chainStartOf, KeptWatch, keptRows, treeStartOf } from '../../ledger/verify/kept.ts'
+import { chainStartOf, KeptWatch, keptRows } from '../../ledger/verify/kept.ts'
 import { recomputer } from '../../ledger/verify/recompute.ts'
 import { migrationState } from '../../migrate.ts'
 import type { DatabaseSchema } from '../../schema.ts'
@@ -128,7 +129,7 @@ async function inspectSnapshot(
   const walk = recomputer({ before, due: await storedStateLeaves(db) })
   const rows = ledgerRows(db, { pages: placedPages, ...(kept && { after: kept.after }) })
   const found = await postgresStoredLog(db)
-  const stored = found && kept ? { ...found, start: await treeStartOf(db, kept) } : found
+  const stored = found && kept ? { ...found, start: await treeStart(db) } : found
   const tree = stored || !isEmptyLogTrust(trusted) ? inspectTree(stored, trusted) : undefined
   const onRow = (row: StoredRow): void => watch.see(row)
   const inspected = await inspectRows(shown(rows), { ...chainStartOf(kept), onRow, walk, tree })

@@ -8,6 +8,7 @@ import { stampsBySize } from '../../ledger/tree/anchored.ts'
 import { checkpointText } from '../../ledger/tree/checkpoint.ts'
 import { inspectTree, type StoredLog, type StoredStanding } from '../../ledger/tree/inspect.ts'
 import { noteOf, readableKeys } from '../../ledger/tree/note.ts'
+import { treeStart } from '../../ledger/tree/store.ts'
 import {
   isEmptyLogTrust,
   type LogTrust,
@@ -16,7 +17,7 @@ import {
   type SignedCheckpoint,
 } from '../../ledger/tree/trusted.ts'
 import { inspectRows, type LedgerInspection, type RowSource } from '../../ledger/verify/inspect.ts'
-import { chainStartOf, KeptWatch, keptRows, treeStartOf } from '../../ledger/verify/kept.ts'
+import { chainStartOf, KeptWatch, keptRows } from '../../ledger/verify/kept.ts'
 import { recomputer } from '../../ledger/verify/recompute.ts'
 import type { DamagedRow } from '../../ledger/verify/verify.ts'
 import type { DatabaseSchema } from '../../schema.ts'
@@ -200,7 +201,7 @@ async function inspectOpened(
   const besides = () => (odd.length > 0 ? unreadSnapshot(odd) : readSnapshot(db, expected))
   const rows = shown(liveRows(db, () => atEnd.push(besides()), behind, kept?.after))
   // Before the rows too: all sealed rows are there.
-  const start = kept ? await treeStartOf(kysely, kept) : undefined
+  const start = kept ? await treeStart(kysely) : undefined
   const stored = odd.length > 0 ? null : sqliteStoredLog(db, start)
   const tree = stored || !isEmptyLogTrust(trusted) ? inspectTree(stored, trusted) : undefined
   const inspection = await inspectRows(rows, { ...chainStartOf(kept), onRow, walk, tree })

@@ -113,7 +113,7 @@ interface PackContext {
 
 type OwnCa = Pick<AdminContext['authority'], 'rootPem' | 'intermediatePem'>
 
-/** What a pack says of our own CA. */
+/** Our own CA, as far as a pack says it. */
 export interface PackedAuthority extends OwnCa {
   readonly rotation: { readonly other: OwnCa } | null
 }
@@ -286,7 +286,7 @@ async function addAll(
   for (const [name, text] of verifiers) add(name, () => [text])
 }
 
-/** What the rows have left that are archived; null if none is. */
+/** Reads what the rows have left that are archived; null if none is. */
 async function archivedState(
   database: PackContext['database'],
   { tree, archived }: EvidenceScope,

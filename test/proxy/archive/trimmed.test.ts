@@ -123,7 +123,8 @@ t.test('a gateway lives on what is left, and what is left verifies', { timeout: 
   const exported = (await again.admin('GET', '/v1/admin/audit/export')).text.split('\n')
   t.ok(exported.length > 2 * CALLS)
   const rehearsed = (await again.admin('POST', '/v1/admin/rehearsals', { changes: [] })).json
-  t.equal(rehearsed.decisions, rehearsed.unchanged)
+  t.match(rehearsed, { disagreements: 0, totals: { newly_refused: 0, newly_allowed: 0 } })
+  t.ok(rehearsed.unchanged >= CALLS)
   t.match(JSON.stringify(rehearsed), /calls up to \S+, which are archived and not counted here/)
   const pack = join(settings.dataDir, 'pack.zip')
   writeFileSync(pack, (await again.admin('GET', '/v1/admin/audit/evidence')).bytes)

@@ -72,7 +72,8 @@ t.test('rows move into files one after the other, and what is left is sealed on'
   await log.sealer.seal()
   await archive(1_023)
   t.same(readdirSync(folder).toSorted(), ['0-255.zip', '256-1023.zip', 'LOG'])
-  t.same(await actionsIn(log), ['ledger.archived', 'ledger.removed', 'ledger.archived', 'ledger.removed'])
+  // The rows of the first are in the second.
+  t.same(await actionsIn(log), ['ledger.archived', 'ledger.removed'])
   await recordCalls(log, 10, 700)
   await log.sealer.seal()
   t.match(await isTreeAsSigned(log.database), { isWhole: true })
