@@ -13,7 +13,7 @@ export const capabilitiesJson =
   async (facts: AdministrationFacts): Promise<Reply> =>
     jsonReply(200, (await perform(suggestCapabilities, context, {}, facts)).value)
 
-const KINDS = { built_in: 'built in', tool: 'of a tool', operator: 'of operators' } as const
+const KINDS = { built_in: 'built in', tool: 'of a tool', operator: 'made by operators' } as const
 
 /** The demand of each built-in token, besides the tools that name it. */
 const BUILT_IN: Readonly<Record<string, string>> = {
@@ -43,18 +43,19 @@ const holdersOf = ({
 /** GET /proxy/capabilities: who holds what, and what demands it. */
 export const capabilitiesPage: DashboardPage = async ({ context }, facts) => {
   const { capabilities: known } = (await perform(suggestCapabilities, context, {}, facts)).value
-  const noteOf = ({ kind, held_by: holders, demanded_by: demands }: (typeof known)[number]): string => {
-    if (kind === 'operator') return 'not required by anything here'
-    return holders === 0 && demands.length > 0 ? 'held by nobody' : ''
+  const demandersOf = ({ capability, demanded_by: demands }: (typeof known)[number]): HtmlFragment => {
+    const own = capability.startsWith('admin.') ? 'administration' : BUILT_IN[capability]
+    const all = own === undefined ? demands : [own, ...demands]
+    return all.length === 0 ? html`<span class="faint">nothing here</span>` : html`${all.join(', ')}`
   }
   return {
     title: 'Capabilities',
     section: '/proxy/capabilities',
     body: html`<p><a href="/proxy/capabilities/sets">Named sets and labels</a></p>${dataTable(
-      ['Capability', 'Kind', 'Held by', 'Required by', ''],
+      ['Capability', 'Kind', 'Held by', 'Required by'],
       known.map(
         (one) =>
-          html`<tr><td><span class="token">${one.capability}</span></td><td>${KINDS[one.kind]}</td><td>${holdersOf(one)}</td><td>${[...(BUILT_IN[one.capability] ? [BUILT_IN[one.capability]] : []), ...one.demanded_by].join(', ')}</td><td class="faint">${noteOf(one)}</td></tr>`,
+          html`<tr><td><span class="token">${one.capability}</span></td><td>${KINDS[one.kind]}</td><td>${one.held_by === 0 ? html`<span class="faint">nobody</span>` : holdersOf(one)}</td><td>${demandersOf(one)}</td></tr>`,
       ),
       html``,
     )}`,
