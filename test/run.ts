@@ -1,7 +1,7 @@
 // node test/run.ts [--long | FILE or FOLDER…]: runs the tests in them, or a lane (test/support/lanes.ts), on PostgreSQL the
-// tests of the lane that run on both engines. Three files at once, most of them in turn in three processes (lanes.ts says
-// which have one of their own); those that measure come after them, two at once, and the most exact one alone. What they
-// say comes out as TAP, and where a person looks, as tap's reporter shows it
+// tests of the lane that run on both engines, and those about PostgreSQL. Three files at once, most of them in turn in three
+// processes (lanes.ts says which have one of their own); those that measure come after them, two at once, and the most exact
+// one alone. What they say comes out as TAP, and where a person looks, as tap's reporter shows it
 // (docs/decisions/029-tests-without-taps-loaders.md).
 import { type ChildProcess, spawn } from 'node:child_process'
 import { globSync, mkdtempSync, rmSync, statSync } from 'node:fs'
@@ -11,7 +11,7 @@ import { Readable } from 'node:stream'
 import t from 'tap'
 import { openSqliteDatabase } from '../db/sqlite/database.ts'
 import { ENGINE, MADE_ONCE, MIGRATED_DATABASE, MIGRATED_FILE, migratedDatabase } from './support/db/engine.ts'
-import { testFiles } from './support/db/on-both-engines.ts'
+import { isOfPostgres, testFiles } from './support/db/on-both-engines.ts'
 import { keepInMemory } from './support/in-turn/memory.ts'
 import { type BrokenOff, type FileResult, Worker } from './support/in-turn/workers.ts'
 import { ALONE, isLong, isShort, LANE, measures, needsProcess } from './support/lanes.ts'
@@ -58,15 +58,15 @@ const env = {
   [MADE_ONCE]: scratch,
   [MIGRATED_DATABASE]: migrated,
 }
-// By that variable tap has its loader in whatever is started.
-const inWorkers = { ...env, NODE_OPTIONS: undefined }
 const slow: string[] = []
 const alone = files.filter((file) => ALONE.includes(file))
 const measuring = files.filter((file) => !alone.includes(file) && measures(file))
+const together = files.filter((file) => ![...measuring, ...alone].includes(file))
 await runAll(
-  files.filter((file) => ![...measuring, ...alone].includes(file)),
+  together.filter((file) => !isOfPostgres(file)),
   AT_ONCE,
 )
+await runAll(together.filter(isOfPostgres), AT_ONCE)
 await runAll(measuring, MEASURING_AT_ONCE)
 await runAll(alone, 1)
 t.end()
@@ -82,14 +82,21 @@ async function runAll(all: readonly string[], atOnce: number): Promise<void> {
       let worker: Worker | null = null
       for (let file = waiting.shift(); file !== undefined; file = waiting.shift())
         if (all.length === 1 || measures(file) || needsProcess(file)) await run(file)
-        else worker = await runInTurn(file, worker ?? begun())
+        else worker = await runInTurn(file, worker ?? begun(file))
       if (worker) await end(worker)
     }),
   )
 }
 
-function begun(): Worker {
-  const worker = new Worker(inWorkers)
+/** The environment of a file, and of those after it in its process. A test about PostgreSQL has a server of its own. */
+function envOf(file: string): NodeJS.ProcessEnv {
+  const none = { TEST_ENGINE: undefined, TEST_DATABASE_URL: undefined, [MIGRATED_DATABASE]: undefined }
+  return isOfPostgres(file) ? { ...env, ...none } : env
+}
+
+function begun(file: string): Worker {
+  // By that variable tap has its loader in whatever is started.
+  const worker = new Worker({ ...envOf(file), NODE_OPTIONS: undefined })
   watch(worker.child)
   return worker
 }
@@ -137,7 +144,7 @@ function watch(child: ChildProcess): void {
 function run(file: string): Promise<unknown> {
   // By that variable tap has its loader in whatever is started.
   const args = ['-c', 'unset NODE_OPTIONS; exec "$0" "$@"', process.execPath, file]
-  const options = { env, timeout: TIMEOUT_S * 1_000, buffered: true, at: null }
+  const options = { env: envOf(file), timeout: TIMEOUT_S * 1_000, buffered: true, at: null }
   const ended = t.spawn('/bin/sh', args, options, file)
   ended.subtest?.once('process', (child: ChildProcess) => {
     const since = performance.now()
@@ -159,6 +166,8 @@ function testsIn(path: string): readonly string[] {
 }
 
 function laneOf(long: boolean): readonly string[] {
-  const all = ENGINE === 'postgres' ? testFiles().filter(({ runsOnBoth }) => runsOnBoth) : null
-  return (all?.map(({ file }) => file) ?? testsIn('test')).filter(long ? isLong : isShort)
+  const all = testFiles().filter(({ file, runsOnBoth }) =>
+    ENGINE === 'postgres' ? runsOnBoth || isOfPostgres(file) : !isOfPostgres(file),
+  )
+  return all.map(({ file }) => file).filter(long ? isLong : isShort)
 }

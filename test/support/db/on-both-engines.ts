@@ -15,6 +15,10 @@ export const CHOOSE_THEMSELVES: Readonly<Record<string, string>> = {
   'test/scripts/cluster/': 'no row is stored',
   'test/scripts/verbs/cluster.test.ts': 'it brings a PostgreSQL of its own',
 }
+/** They are about PostgreSQL alone, on a server of their own: the run on PostgreSQL has them, and the other one has not. */
+const OF_POSTGRES = ['test/db/postgres/', 'test/proxy/replicas']
+export const isOfPostgres = (file: string): boolean => OF_POSTGRES.some((place) => file.startsWith(place))
+
 /**
  * An engine can change a test if the test is about what is stored, by whom, and in which order: the ledger, the tables,
  * operators' operations, authority, claims, the start. It cannot change what a call meets before its decision or after it,
