@@ -121,29 +121,29 @@ export class MemberPicker {
 
   /** Returns the place of the quote that ends a text, or the length of the piece. */
   #endOfText(bytes: Buffer, start: number): number {
-    let at = start
-    while (at < bytes.length) {
+    const { length } = bytes
+    let at = start + Number(this.#escaped)
+    this.#escaped = false
+    while (at < length) {
       // A search costs as much as reading some bytes one by one.
-      const near = Math.min(at + NEAR, bytes.length)
-      for (; at < near; at += 1) {
-        if (this.#escaped) this.#escaped = false
-        else if (bytes[at] === BACKSLASH) this.#escaped = true
-        else if (bytes[at] === QUOTE) return at
-        this.#slashed ||= this.#escaped
+      const near = Math.min(at + NEAR, length)
+      while (at < near && bytes[at] !== QUOTE && bytes[at] !== BACKSLASH) at += 1
+      if (at < near) {
+        if (bytes[at] === QUOTE) return at
+        this.#slashed = true
+        at += 2
+      } else if (at < length) {
+        this.#slashed = true
+        const quote = bytes.indexOf(QUOTE, at)
+        const end = quote < 0 ? length : quote
+        let slashes = 0
+        while (end - slashes > at && bytes[end - slashes - 1] === BACKSLASH) slashes += 1
+        if (quote >= 0 && slashes % 2 === 0) return quote
+        at = end + (slashes % 2)
       }
-      if (at === bytes.length) break
-      this.#slashed = true
-      const quote = bytes.indexOf(QUOTE, at)
-      const end = quote < 0 ? bytes.length : quote
-      let slashes = 0
-      while (end - slashes > at && bytes[end - slashes - 1] === BACKSLASH) slashes += 1
-      // One that was read before may escape the first of them.
-      const escapes = slashes + Number(this.#escaped && end - slashes === at)
-      this.#escaped = escapes % 2 === 1
-      if (quote < 0) break
-      at = quote
     }
-    return bytes.length
+    this.#escaped = at > length
+    return length
   }
 
   #keep(bytes: Buffer, from: number, to: number, next: 'nothing' | 'name' | 'value'): void {
