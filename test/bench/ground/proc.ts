@@ -17,16 +17,16 @@ export function cpuUsOf(pid: number): number | null {
 }
 
 /**
- * Reads the processor time of a PostgreSQL server so far, all its processes together, by one of its backends. µs.
- * Null where it runs elsewhere.
+ * Reads the processor time so far of the living processes of a PostgreSQL server, by one of its backends. µs. Leaves
+ * out autovacuum, which comes in lumps: a look through the table in one point, and none in the next. Null where it
+ * runs elsewhere.
  */
 export function cpuUsOfServer(backend: number): number | null {
   if (firstWord(`/proc/${backend}/comm`).trim() !== 'postgres') return null
   const parent = statOf(backend)[1] ?? 0
   const children = firstLine(`/proc/${parent}/task/${parent}/children`).split(' ').filter(Boolean)
-  const [, , , , , , , , , , , user = 0, system = 0, endedUser = 0, endedSystem = 0] = statOf(parent)
-  const living = children.reduce((sum, pid) => sum + (cpuUsOf(Number(pid)) ?? 0), 0)
-  return living + (user + system + endedUser + endedSystem) * TICK_US
+  const counted = children.filter((pid) => !firstLine(`/proc/${pid}/cmdline`).includes('autovacuum'))
+  return [parent, ...counted.map(Number)].reduce((sum, pid) => sum + (cpuUsOf(pid) ?? 0), 0)
 }
 
 /** The numbers of a process behind its name: its state is none, and its parent the second. */
