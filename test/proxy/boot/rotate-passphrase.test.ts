@@ -5,16 +5,14 @@ import t, { type Test } from 'tap'
 import { unseal } from '../../../certs/authority/key-store.ts'
 import { openDatabase } from '../../../db/engine.ts'
 import { openLedger } from '../../../db/ledger/record/ledger.ts'
-import { serviceEntry } from '../../../plugins/audit/entries.ts'
-import { rotatePassphrase, SEALED_COLUMNS } from '../../../proxy/boot/rotate-passphrase.ts'
-import { readSettings } from '../../../proxy/boot/settings.ts'
+import { SEALED_COLUMNS } from '../../../proxy/boot/rotate-passphrase.ts'
 import { authorityRemaker } from '../../../proxy/boot/shared-authority.ts'
 import { VERSION } from '../../../proxy/boot/version.ts'
 import { raw } from '../../support/db/postgres/replica.ts'
 import { twoStages } from '../../support/db/postgres/stages.ts'
 import { tokenFor } from '../../support/dpop.ts'
-import { dyingAt } from '../../support/dying.ts'
 import { scratch, type TestGateway, testGateway } from '../../support/gateway.ts'
+import { killedVerb } from '../../support/killed-at.ts'
 import { sallyport } from '../../support/run.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
@@ -183,22 +181,16 @@ await t.test('a directory that cannot be written is refused before anything', { 
 })
 
 await t.test('killed at any write it opens with the old passphrase or the new, and goes on', async (t) => {
-  const { root: original } = await stopped(t)
+  const { root: original, env } = await stopped(t)
   const old = passphraseOf(original)
-  const entry = serviceEntry('admin.passphrase_rotated', 'success', { via: 'socket' }, Date.now(), '')
-  for (let nth = 1; ; nth += 1) {
+  for (let [nth, isKilled] = [1, true]; isKilled; nth += 1) {
     const root = await scratch(t)
     cpSync(join(original, 'data'), join(root, 'data'), { recursive: true })
-    const settings = readSettings(settingsIn(root), root)
-    const rotate = async (): Promise<string> => {
-      const database = await openDatabase(settings.databaseUrl)
-      try {
-        return (await rotatePassphrase(settings, database, { next: NEW, at: Date.now(), entry })).outcome
-      } finally {
-        await database.close()
-      }
-    }
-    const { calls } = await dyingAt(nth, rotate)
+    const [file, at] = [join(root, 'new'), join(root, 'kill-at')]
+    writeFileSync(file, NEW, { mode: 0o600 })
+    writeFileSync(at, String(nth))
+    const own = { ...env, ...settingsIn(root) }
+    isKilled = (await killedVerb(['rotate-passphrase', '--new', file], own, at)) === null
     const sealed = [...sealedIn(root)].flatMap(([place, texts]) => (place.startsWith('data/') ? [] : texts))
     const [byOld, byNew] = [old, NEW].map((one) => sealed.every((text) => opens(text, one)))
     t.not(byOld, byNew, `${nth}: one of them opens all of the database`)
@@ -208,12 +200,15 @@ await t.test('killed at any write it opens with the old passphrase or the new, a
       await gateway.close(0)
       t.equal(passphraseOf(root), byNew ? NEW : old, `${nth}: the start knows`)
     }
-    if (passphraseOf(root) !== NEW) t.match(await rotate(), byNew ? 'completed' : 'rotated', `${nth}`)
+    if (passphraseOf(root) !== NEW) {
+      const out = byNew ? /^completed/ : /^sealed \d+ keys/
+      t.match(await sallyport(['rotate-passphrase', '--new', file], own), { code: 0, out }, `${nth}`)
+    }
     t.equal(passphraseOf(root), NEW)
     const files = [...sealedIn(root)].filter(([place]) => place.startsWith('data/'))
     for (const [place, texts] of files)
       for (const text of texts) t.ok(opens(text, NEW), `${nth}: ${relative(root, place)}`)
-    if (calls < nth) break
+    if (!isKilled) t.ok(nth > 4, `it was killed ${nth - 1} times`)
   }
 })
 
@@ -243,6 +238,11 @@ await t.test(
         err: /the passphrase is wrong/,
       },
     )
+    const at = join(root, 'kill-at')
+    for (const nth of [1, 2]) {
+      writeFileSync(at, String(nth))
+      t.equal(await killedVerb(['rotate-passphrase', '--new', file], env, at), null, 'it is killed')
+    }
     t.match(await sallyport(['rotate-passphrase', '--new', file], env), {
       code: 0,
       out: /give every gateway the new passphrase/,

@@ -1,5 +1,5 @@
 import crypto, { generateKeyPairSync, X509Certificate } from 'node:crypto'
-import { cpSync, readFileSync } from 'node:fs'
+import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { Agent } from 'node:https'
 import { syncBuiltinESMExports } from 'node:module'
@@ -9,9 +9,11 @@ import { seal, unseal } from '../../../../certs/authority/key-store.ts'
 import { digestsOf, type StoredAuthority, swapRotation } from '../../../../certs/authority/rotation.ts'
 import { openDatabase } from '../../../../db/engine.ts'
 import { readSetting, type SettingKey } from '../../../../db/settings.ts'
+import { controlPath } from '../../../../proxy/http/control-socket.ts'
 import { certificateRequest } from '../../../../scripts/client/renewal/renew.ts'
+import { overSocket } from '../../../support/control.ts'
+import { twoStages } from '../../../support/db/postgres/stages.ts'
 import { past } from '../../../support/db/raw.ts'
-import { dyingAt } from '../../../support/dying.ts'
 import { corporateCa } from '../../../support/foreign.ts'
 import {
   ADMIN_SECRET,
@@ -23,8 +25,11 @@ import {
   type TestGateway,
   testGateway,
 } from '../../../support/gateway.ts'
+import { killingAt } from '../../../support/killed-at.ts'
 import { signedInBySecret } from '../../../support/oidc/jar.ts'
 import { as, onTheMachine, operatorNamed, ownerOnTheMachine } from '../../../support/operators.ts'
+import { environment, startProcess } from '../../../support/process.ts'
+import { eventually } from '../../../support/settled.ts'
 
 const PATH = '/v1/admin/ca/rotation'
 
@@ -467,6 +472,37 @@ t.test('a process whose passphrase was rotated meanwhile takes no step, and says
   syncBuiltinESMExports()
 })
 
+const PHASES = {
+  prepare: ['none', 'prepared'],
+  issue: ['prepared', 'issuing'],
+  finish: ['issuing', 'none'],
+} as const
+
+/** Takes a step at a gateway of its own, which SIGKILL ends before its nth write. Resolves with true if it came to it. */
+async function struckAt(
+  t: Test,
+  nth: number,
+  step: string,
+  settings: Readonly<Record<string, string>>,
+): Promise<boolean> {
+  const root = await scratch(t)
+  const at = join(root, 'kill-at')
+  const { args, env } = killingAt(at)
+  const made = await environment(root, 'http://127.0.0.1:9')
+  const dataDir = settings.MCP_PROXY_DATA_DIR ?? made.MCP_PROXY_DATA_DIR ?? ''
+  const own = { ...made, ...settings, ...env }
+  const { child, ready, ended } = startProcess(t, own, args)
+  await ready
+  writeFileSync(at, String(nth))
+  const path = `${PATH}/${step}${step === 'finish' ? '?force=true&reason=stolen' : ''}`
+  const ask = overSocket(controlPath(dataDir))
+  const answer = await ask('POST', path, step === 'prepare' ? {} : undefined).catch(() => null)
+  rmSync(at)
+  if (answer) child.kill('SIGKILL')
+  t.equal((await ended).signal, 'SIGKILL')
+  return answer === null
+}
+
 t.test('killed at any write of a step, the next start goes on before it or after it', async (t) => {
   const sqlite = (dataDir: string) => ({
     MCP_PROXY_DATA_DIR: dataDir,
@@ -477,34 +513,41 @@ t.test('killed at any write of a step, the next start goes on before it or after
   const bot = await first.enroll('bot', ['llm.chat'])
   await first.close(0)
   let original = first.settings.dataDir
-  const phases = {
-    prepare: ['none', 'prepared'],
-    issue: ['prepared', 'issuing'],
-    finish: ['issuing', 'none'],
-  }
-  for (const [name, [before = '', after = '']] of Object.entries(phases)) {
-    for (let nth = 1; ; nth += 1) {
+  for (const [name, [before, after]] of Object.entries(PHASES)) {
+    // The files of the last step are written as those of the one before.
+    const stride = name === 'finish' ? 4 : 1
+    for (let [nth, isStruck] = [1, true]; isStruck; nth += nth > 2 ? stride : 1) {
       const dataDir = join(await scratch(t), 'data')
       cpSync(original, dataDir, { recursive: true })
-      const struck = await testGateway(t, { settings: sqlite(dataDir), ownCa: true })
-      const path = `${PATH}/${name}${name === 'finish' ? '?force=true&reason=stolen' : ''}`
-      const crashed = join(await scratch(t), 'data')
-      const { calls } = await dyingAt(nth, async () => {
-        await onTheMachine(struck)('POST', path, name === 'prepare' ? {} : undefined)
-        cpSync(dataDir, crashed, { recursive: true })
-      })
-      await struck.close(0)
-      const again = await testGateway(t, { settings: sqlite(crashed), ownCa: true })
+      isStruck = await struckAt(t, nth, name, sqlite(dataDir))
+      const again = await testGateway(t, { settings: sqlite(dataDir), ownCa: true })
       const { phase } = (await onTheMachine(again)('GET', PATH)).json
       t.ok(phase === before || phase === after, `${name} ${nth}: ${phase}`)
       const ca = await bundleOf(again)
       const isEnded = name === 'finish' && phase === after
       t.equal(await chat({ ...again, ca }, bot), isEnded ? 401 : 200, `${name} ${nth}`)
       await again.close(0)
-      if (calls >= nth) continue
+      if (isStruck) continue
       t.equal(phase, after, `${name} is made`)
-      original = crashed
-      break
+      t.ok(nth > 2, `${name} was struck ${nth - 1} times`)
+      original = dataDir
     }
+  }
+})
+
+t.test('of replicas on PostgreSQL one is killed at a write of a step, and the other goes on', async (t) => {
+  const { url, one } = await twoStages(t)
+  const bot = await one.enroll('bot', ['llm.chat'])
+  const settings = { MCP_PROXY_DATABASE_URL: url, MCP_PROXY_KEY_PASSPHRASE: one.settings.keyPassphrase ?? '' }
+  for (const [name, [before, after]] of Object.entries(PHASES)) {
+    const phaseNow = async (): Promise<string> => (await onTheMachine(one)('GET', PATH)).json.phase
+    for (let nth = 1; (await phaseNow()) === before; nth += 1) {
+      await struckAt(t, nth, name, settings)
+      const phase = await phaseNow()
+      t.ok(phase === before || phase === after, `${name} ${nth}: ${phase}`)
+    }
+    const isEnded = name === 'finish'
+    const now = async () => chat({ ...one, ca: await bundleOf(one) }, bot)
+    t.equal(await eventually(now, (status) => !isEnded || status === 401), isEnded ? 401 : 200, name)
   }
 })
