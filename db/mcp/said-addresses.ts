@@ -1,7 +1,9 @@
 import { hash } from 'node:crypto'
 import type { Database } from '../database.ts'
+import type { LedgerState } from '../ledger/authority/ledger-state.ts'
 import { listText } from '../ledger/authority/states.ts'
 import { detailsOf } from '../ledger/read/find.ts'
+import { keptRows } from '../ledger/verify/kept.ts'
 import { isObject, type UnknownRecord } from '../support/json.ts'
 import type { McpResource } from './resources.ts'
 
@@ -25,6 +27,11 @@ export function addressIsSaid({ kysely }: Database): (resource: McpResource) => 
   let reading: Promise<void> | null = null
 
   const read = async (): Promise<void> => {
+    if (since === 0) {
+      const { resources = {} } = (await archivedState(kysely)) ?? {}
+      for (const [id, { revision, fields }] of Object.entries(resources))
+        said.set(id, laterOf(said.get(id), textsOf(fields), revision))
+    }
     let last = since
     for (const action of ACTIONS) {
       const filter = { action, status: 'success', since: Math.max(0, since - OVERLAP_MS) }
@@ -54,6 +61,15 @@ export function addressIsSaid({ kysely }: Database): (resource: McpResource) => 
     await reading
     return isSaid(resource)
   }
+}
+
+/** Reads what the archived rows have left, if a row says that it is that. */
+async function archivedState(kysely: Database['kysely']): Promise<LedgerState | null> {
+  const before = (await keptRows(kysely))?.before
+  if (!before) return null
+  for await (const { detail } of detailsOf(kysely, { action: 'ledger.archived' }))
+    if (detail.state === before.sha256) return before.state
+  return null
 }
 
 type AddressFields = Pick<McpResource, 'endpoint_url' | 'auth_type' | 'auth_secret_ref' | 'allowed_domains'>

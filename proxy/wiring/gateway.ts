@@ -2,6 +2,7 @@ import { hash } from 'node:crypto'
 import type { DestinationStream, Logger } from 'pino'
 import { databaseLocation } from '../../db/engine.ts'
 import { oddDatabaseCas } from '../../db/postgres/protection.ts'
+import { settleIssuers } from '../../db/principals/issuers.ts'
 import { listSigningKeys } from '../../db/signing-keys.ts'
 import type { JsonObject } from '../../db/support/json.ts'
 import { serviceEntry } from '../../plugins/audit/entries.ts'
@@ -314,7 +315,11 @@ async function writeFirstRows(
   const { clock, dataDirectory, logs } = services
   const { database } = dataDirectory
   const configDigest = configuration.digest
+  const { authority } = dataDirectory
   const rows = await database.alone(async () => {
+    // Before the rows that tell are archived. While a CA is replaced the next preparation does it.
+    const settled = authority.rotation ? [] : await settleIssuers(database, authority.digest)
+    if (settled.length > 0) await ledger.commit({ statements: settled, entries: [] })
     const recording = { ...services, database, configDigest, at: clock() }
     const lacking = await lackingMarks(database)
     // What the tables hold now is not written down: somebody may have edited that too.

@@ -14,6 +14,7 @@ import { inspectPack } from '../../../scripts/verifying/inspect-pack.ts'
 import { openLog } from '../../support/archive.ts'
 import { started } from '../../support/db/history.ts'
 import { CHAT, type Identity, type TestGateway, testGateway } from '../../support/gateway.ts'
+import { mcpStage, tool, toolServer } from '../../support/mcp/stage.ts'
 import { eventually } from '../../support/settled.ts'
 
 const CALLS = 140
@@ -91,9 +92,10 @@ const GROWS_BY_OTHERS: Readonly<Record<string, string>> = {
 }
 
 t.test('a gateway lives on what is left, and what is left verifies', { timeout: 240_000 }, async (t) => {
-  const gateway = await testGateway(t, { verify: false })
+  const gateway = await mcpStage(t, { verify: false })
   const { settings } = gateway
-  const bot = await gateway.enroll('bot', ['llm.chat'])
+  const bot = await gateway.enroll('bot', ['llm.chat', 'mcp.tools.call'])
+  await gateway.bind(bot, await gateway.register('files', await toolServer(t, [tool('read')])))
   const old = await calls(gateway, bot)
   await gateway.close(0)
   await archive(t, settings)
@@ -102,7 +104,8 @@ t.test('a gateway lives on what is left, and what is left verifies', { timeout: 
   t.equal(exitCodeOf(found), 0)
   t.match(found.notes[0], /^not read: \d+ rows in 1 segment of the archive$/)
 
-  const again = await testGateway(t, { verify: false, settings: { MCP_PROXY_DATA_DIR: settings.dataDir } })
+  const again = await mcpStage(t, { verify: false, settings: { MCP_PROXY_DATA_DIR: settings.dataDir } })
+  t.match((await again.callTool(bot, 'files.read')).json, { result: {} }, 'its rows are archived')
   const id = await calls(again, bot)
   const read = (path: string) => again.call(bot, 'GET', path)
   t.match((await read(`/v1/audit/proofs/${id}`)).json, { rows: [{ proof: String }, { proof: String }] })
