@@ -24,13 +24,16 @@ export interface MemoryReservation {
   readonly setOwner: (caller: MemoryOwner) => void
   /** Counts more bytes. Returns false, and counts nothing, if they do not fit or the call has ended. */
   readonly tryReserve: (bytes: number) => boolean
-  /** Counts more bytes of an answer, or refuses with `overloaded`. */
-  readonly reserveAnswer: (bytes: number) => void
-  /** Does the same as soon as they fit; undefined: they are counted. Refuses if they have not for 20 s. */
+  /**
+   * Counts more bytes of an answer as soon as they fit; undefined: they are counted. Refuses with `overloaded`
+   * if they have not for 20 s.
+   */
   readonly reserveAnswerInTurn: (bytes: number) => Promise<void> | undefined
-  /** Counts an answer that is about to be sent whole, as far as it was not counted while it came. */
-  readonly reserveReply: (bytes: number) => void
-  readonly refusal: () => Error
+  /**
+   * Counts an answer that is about to be sent whole, as far as it was not counted while it came. It waits if
+   * that is no more than 64 KiB; else it is refused at once.
+   */
+  readonly reserveReply: (bytes: number) => Promise<void> | undefined
 }
 
 /** Tells a call that nobody waits for it any more: its caller hung up, or its authority is gone. */

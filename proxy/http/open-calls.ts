@@ -325,22 +325,19 @@ export class MemoryAccount implements MemoryReservation {
     return isBody ? this.#holder.id : `${this.#holder.id} answers`
   }
 
-  reserveAnswer(bytes: number): void {
-    if (!this.tryReserve(bytes)) throw this.#budget.refusal()
-    this.#answer += bytes
-  }
-
   reserveAnswerInTurn(bytes: number): Promise<void> | undefined {
     this.#answer += bytes
     return this.reserveInTurn(bytes)
   }
 
-  reserveReply(bytes: number): void {
-    if (bytes > this.#answer) this.reserveAnswer(bytes - this.#answer)
-  }
-
-  refusal(): Refusal {
-    return this.#budget.refusal()
+  reserveReply(bytes: number): Promise<void> | undefined {
+    const more = bytes - this.#answer
+    if (more <= 0) return undefined
+    if (more <= ALWAYS_ALLOWED_BYTES) return this.reserveAnswerInTurn(more)
+    // It is made already: if many waited, all of them would be in memory all the same.
+    if (!this.tryReserve(more)) throw this.#budget.refusal()
+    this.#answer = bytes
+    return undefined
   }
 
   /** Counts fewer bytes. Default: none. */

@@ -204,7 +204,8 @@ async function decideAndHandle<Facts extends Arrival, From extends Arrival>(
   onAllowed(async (now) => askAgain?.({ ...facts, ...now }), answered.principalId)
   try {
     const reply = await handler(facts)
-    countWhole(reply, facts)
+    const later = countWhole(reply, facts)
+    if (later) await later
     return { ...answered, reply, refusal: null, by: null }
   } catch (error) {
     const refusal = refusalOfCall(error, facts.hangup)
@@ -224,13 +225,13 @@ function refusedAnswer<Facts extends Arrival>(
 /** A shorter answer costs less than its connection does, and is not counted. Bytes. */
 const MIN_COUNTED_ANSWER = 16_384
 
-/** Counts an answer that is sent whole: its caller may not read it. Refuses with `overloaded`. */
-function countWhole({ body }: Reply, facts: Arrival): void {
-  if (body === undefined || (typeof body !== 'string' && !Buffer.isBuffer(body))) return
-  if (body.length < MIN_COUNTED_ANSWER) return
+/** Counts an answer that is sent whole, as soon as it fits: its caller may not read it. */
+function countWhole({ body }: Reply, facts: Arrival): Promise<void> | undefined {
+  if (typeof body !== 'string' && !Buffer.isBuffer(body)) return undefined
+  if (body.length < MIN_COUNTED_ANSWER) return undefined
   // Plugins have named the caller by now.
   facts.held.setOwner(facts as Arrival & MemoryOwner)
-  facts.held.reserveReply(Buffer.byteLength(body))
+  return facts.held.reserveReply(Buffer.byteLength(body))
 }
 
 function refusalOfCall(error: unknown, { gone, reason }: HangupSignal): Refusal {

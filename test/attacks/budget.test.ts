@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { createServer } from 'node:http'
+import { createServer, type ServerResponse } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { totalmem } from 'node:os'
 import { setFlagsFromString } from 'node:v8'
@@ -7,8 +7,15 @@ import { runInNewContext } from 'node:vm'
 import t, { type Test } from 'tap'
 import { attachRequestListener } from '../../proxy/http/framing.ts'
 import { memoryLimits } from '../../proxy/wiring/services.ts'
-import { ADMIN_SECRET, CHAT, type Identity, type TestGateway, testGateway } from '../support/gateway.ts'
-import { result, sendJson } from '../support/mcp/raw-upstream.ts'
+import {
+  ADMIN_SECRET,
+  CHAT,
+  type Identity,
+  type Json,
+  type TestGateway,
+  testGateway,
+} from '../support/gateway.ts'
+import { result, sendJson, sse, type Told } from '../support/mcp/raw-upstream.ts'
 import { mcpStage, tool, toolServer } from '../support/mcp/stage.ts'
 import { type RawConnection, rawConnect, requestBytes, statuses } from '../support/raw.ts'
 import { eventually, settledCalls } from '../support/settled.ts'
@@ -297,6 +304,38 @@ await t.test('A4: who holds no capability has a small share at the doors of MCP'
   )
   for (const { socket } of begun) socket.destroy()
   t.equal(await heldSoon(gateway, (bytes) => bytes === 0), 0)
+})
+
+await t.test('A4: an answer that comes whole or in events waits for room too', async (t) => {
+  const stage = await mcpStage(t, { settings: SMALL })
+  const text = 'x'.repeat(40_000)
+  const shapes = { json: sendJson, events: (res: ServerResponse, value: Json) => sse(res)(value) }
+  const act = (res: ServerResponse, told: Told) => {
+    const { name }: Json = told.message.params
+    const shape = name === 'events' ? shapes.events : shapes.json
+    shape(res, result(told, { content: [{ type: 'text', text }] }))
+  }
+  const tools = [tool('json'), tool('events')]
+  const files = await stage.register('files', await toolServer(t, tools, act), {
+    required_capability: 'files.use',
+  })
+  const bot = await stage.enroll('bot', ['files.use', 'llm.chat'])
+  await stage.bind(bot, files)
+  await stage.callTool(bot, 'files.json')
+  // A short body has room beside it, and an answer has none.
+  const room = 16 * MIB - 1_000
+  const greedy = await upload(t, stage, bot, [`content-length: ${room}`], 15)
+  t.equal(await heldSoon(stage, (bytes) => bytes >= room), room)
+  const waits = () => figure(stage, 'sallyport_held_waits_total')
+  const before = await waits()
+  const calls = ['json', 'events'].map((name) => stage.callTool(bot, `files.${name}`))
+  t.equal(await eventually(waits, (count) => count >= before + 2), before + 2)
+  greedy.socket.destroy()
+  t.strictSame(
+    (await Promise.all(calls)).map(({ status, text: all }) => [status, all.includes(text)]),
+    Array(2).fill([200, true]),
+  )
+  t.equal(await heldSoon(stage, (bytes) => bytes === 0), 0)
 })
 
 await t.test(

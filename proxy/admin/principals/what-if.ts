@@ -131,8 +131,6 @@ const NO_CERTIFICATE: X509Certificate = Object.create(X509Certificate.prototype)
 const UNCOUNTED: Arrival['held'] = {
   setOwner: () => {},
   tryReserve: () => true,
-  reserveAnswer: () => {},
   reserveAnswerInTurn: () => undefined,
-  reserveReply: () => {},
-  refusal: () => new Refusal('overloaded'),
+  reserveReply: () => undefined,
 }

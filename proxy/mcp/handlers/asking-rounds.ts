@@ -96,7 +96,8 @@ export class AskingRounds {
       const members = given.map(
         ([name, answer]) => `${JSON.stringify(name)}:${'result' in answer ? answer.result : '{}'}`,
       )
-      call.held?.reserveAnswer(members.reduce((sum, member) => sum + member.length, 0))
+      const later = call.held?.reserveAnswerInTurn(members.reduce((sum, member) => sum + member.length, 0))
+      if (later) await later
       const state = stateOf(response)
       const more = `,"inputResponses":{${members.join(',')}}${state === null ? '' : `,"requestState":${state}`}}`
       open.answer = await this.#upstream.call({ ...call, params: withMembers(call.params, more) })

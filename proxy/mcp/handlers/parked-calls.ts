@@ -117,10 +117,8 @@ export class CallWait {
   readonly held: MemoryReservation = {
     setOwner: (caller) => this.#held.setOwner(caller),
     tryReserve: (bytes) => this.#held.tryReserve(bytes),
-    reserveAnswer: (bytes) => this.#held.reserveAnswer(bytes),
     reserveAnswerInTurn: (bytes) => this.#held.reserveAnswerInTurn(bytes),
     reserveReply: (bytes) => this.#held.reserveReply(bytes),
-    refusal: () => this.#held.refusal(),
   }
 
   follow(caller: HangupSignal, held: MemoryReservation): void {

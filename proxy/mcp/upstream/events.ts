@@ -1,4 +1,4 @@
-import { ByteCollector, peakReservation } from '../../../plugins/collect.ts'
+import { ByteCollector } from '../../../plugins/collect.ts'
 import type { MemoryReservation } from '../../../plugins/plugin.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
 import type { McpUpstreamLimits } from '../options.ts'
@@ -32,7 +32,8 @@ const SENDABLE_ID = /^[\x21-\x7e](?:[\x20-\x7e]{0,1022}[\x21-\x7e])?$/
 export class EventReader {
   readonly #maxAnswerBytes: number
   readonly #held: MemoryReservation | null
-  readonly #fits: (bytes: number) => boolean
+  /** The bytes that are counted: the most that was held at once. */
+  #counted = 0
   #total = 0
   readonly #line: ByteCollector
   readonly #data: ByteCollector
@@ -51,7 +52,6 @@ export class EventReader {
   constructor({ maxMessageBytes, maxAnswerBytes }: SizeLimits, held: MemoryReservation | null) {
     this.#maxAnswerBytes = maxAnswerBytes
     this.#held = held
-    this.#fits = peakReservation(held)
     // The line has its field's name in addition to the data.
     this.#line = new ByteCollector(maxMessageBytes + BOM.length + 'data: '.length)
     this.#data = new ByteCollector(maxMessageBytes)
@@ -80,11 +80,25 @@ export class EventReader {
   }
 
   /**
+   * Counts the bytes that come next, as soon as they fit; undefined: they are counted. Throws McpUpstreamError
+   * `too_large` past the limit, and refuses with `overloaded`.
+   */
+  reserve({ length }: Buffer): Promise<void> | undefined {
+    this.#total += length
+    if (this.#total > this.#maxAnswerBytes)
+      throw new McpUpstreamError('too_large', 'an event stream is too long')
+    // Three times: as it comes, as it is passed on, and as it is written to a caller that may not read.
+    const more = 3 * (this.#line.length + this.#data.length + length) - this.#counted
+    if (more <= 0) return undefined
+    this.#counted += more
+    return this.#held?.reserveAnswerInTurn(more)
+  }
+
+  /**
    * Yields the data of the events that end in `chunk`. Passes over events without data and those of another
-   * type than `message`. Throws McpUpstreamError `too_large` past the limits; refuses with `overloaded`.
+   * type than `message`. Throws McpUpstreamError `too_large` past the limits.
    */
   *read(chunk: Buffer): Generator<Buffer> {
-    this.#count(chunk)
     if (chunk.length === 0) return
     let from = this.#returned && chunk[0] === LF ? 1 : 0
     let lf = chunk.indexOf(LF, from)
@@ -100,15 +114,6 @@ export class EventReader {
     }
     if (from < chunk.length) this.#lineGoesOn(chunk.subarray(from))
     this.#returned = chunk[chunk.length - 1] === CR
-  }
-
-  #count({ length }: Buffer): void {
-    this.#total += length
-    if (this.#total > this.#maxAnswerBytes)
-      throw new McpUpstreamError('too_large', 'an event stream is too long')
-    // Three times: as it comes, as it is passed on, and as it is written to a caller that may not read.
-    const kept = this.#line.length + this.#data.length + length
-    if (this.#held && !this.#fits(3 * kept)) throw this.#held.refusal()
   }
 
   #lineGoesOn(piece: Buffer): void {
@@ -285,7 +290,10 @@ export class MessageStream implements AnswerMessages {
       message = done ? undefined : Promise.resolve(this.#judged(data))
       if (!done) continue
       const chunk = await this.#chunk()
-      if (chunk !== null) this.#come = this.#events.read(chunk)
+      if (chunk === null) continue
+      const later = this.#events.reserve(chunk)
+      if (later) await later
+      this.#come = this.#events.read(chunk)
     }
   }
 

@@ -165,9 +165,9 @@ export function readEntireBody(
 ): Buffer | Promise<Buffer> {
   const come = body.complete ? body.read() : null
   if (!Buffer.isBuffer(come)) return collectMessage(body, maxBytes, held)
-  held?.reserveAnswer(come.length)
   if (come.length > maxBytes) throw tooLarge()
-  return come
+  const later = held?.reserveAnswerInTurn(come.length)
+  return later ? later.then(() => come) : come
 }
 
 async function collectMessage(

@@ -23,7 +23,7 @@ const turns = async (): Promise<void> => {
 const budgetOf = (whole: number, share: number, little: number, onRefused = () => {}): MemoryBudget =>
   new MemoryBudget({ process: whole * MIB, perPrincipal: share * MIB, perAnonymous: little * MIB }, onRefused)
 
-await t.test('A4: a caller holds its share, and never more than it leaves free', (t) => {
+await t.test('A4: a caller holds its share, and never more than it leaves free', async (t) => {
   let refusals = 0
   const budget = budgetOf(120, 50, 10, () => {
     refusals += 1
@@ -40,7 +40,7 @@ await t.test('A4: a caller holds its share, and never more than it leaves free',
   t.ok(budget.open().tryReserve(9 * MIB))
   t.equal(budget.held, 111 * MIB)
   t.equal(refusals, 0)
-  t.throws(() => alice.reserveAnswer(1), refused('overloaded'))
+  await t.rejects(async () => alice.reserveAnswerInTurn(60 * MIB), refused('overloaded'), 'it can never fit')
   t.equal(refusals, 1)
   t.strictSame(budget.refusal().headers, { 'retry-after': '1' })
   t.end()
@@ -50,10 +50,10 @@ await t.test('A4: what a call holds counts until it ends, and once', (t) => {
   const budget = budgetOf(1000, 500, 10)
   const held = account(budget, 'alice')
   held.tryReserve(100)
-  held.reserveAnswer(30)
-  held.reserveReply(20)
+  t.equal(held.reserveAnswerInTurn(30), undefined)
+  t.equal(held.reserveReply(20), undefined)
   t.equal(budget.held, 130, 'an answer that was counted as it came')
-  held.reserveReply(45)
+  t.equal(held.reserveReply(45), undefined)
   t.equal(budget.held, 145, 'and one that is longer when it is sent')
   held.setOwner({})
   held.release()

@@ -8,5 +8,8 @@ export async function* eventData(
   held: MemoryReservation | null = null,
 ): AsyncGenerator<Buffer> {
   const events = new EventReader(limits, held)
-  for await (const chunk of chunks) yield* events.read(chunk)
+  for await (const chunk of chunks) {
+    await events.reserve(chunk)
+    yield* events.read(chunk)
+  }
 }

@@ -72,10 +72,16 @@ await t.test('A3 a line and an event of many lines are bounded in bytes', async 
   await t.rejects(read(':\n'.repeat(60), [9], limits), failure('too_large'))
 })
 
-await t.test('A4: the most that is kept of a stream counts, and past the share it is refused', async (t) => {
+await t.test('A4: the most that is kept of a stream counts, and past the share it waits', async (t) => {
   const limits = { maxMessageBytes: 10_000_000, maxAnswerBytes: 100_000_000 }
   const MIB = 1024 * 1024
-  const budget = new MemoryBudget({ process: 100 * MIB, perPrincipal: 8 * MIB, perAnonymous: MIB }, () => {})
+  const sizes = { process: 100 * MIB, perPrincipal: 8 * MIB, perAnonymous: MIB }
+  const budget = new MemoryBudget(
+    sizes,
+    () => {},
+    () => {},
+    50,
+  )
   const readAll = async (held: MemoryAccount, lengths: readonly number[]) => {
     const text = lengths.map((length) => `data: ${'x'.repeat(length)}\n\n`).join('')
     let count = 0
@@ -87,7 +93,13 @@ await t.test('A4: the most that is kept of a stream counts, and past the share i
   t.ok(beside.tryReserve(MIB), 'another call of hers')
   t.equal(await readAll(held, Array(20).fill(MIB)), 20)
   t.ok(budget.held >= 4 * MIB && budget.held < 5 * MIB, `${budget.held}`)
-  await t.rejects(readAll(held, [8 * MIB]), refused('overloaded'))
+  await t.rejects(readAll(held, [8 * MIB]), refused('overloaded'), 'in vain')
   held.end()
   t.equal(budget.held, MIB)
+  const next = budget.open()
+  next.setOwner({ principal: { id: 'alice', capabilities: ['x'] } })
+  t.ok(beside.tryReserve(6 * MIB))
+  const reading = readAll(next, [MIB])
+  beside.end()
+  t.equal(await reading, 1, 'until there is room')
 })
