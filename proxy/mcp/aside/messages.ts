@@ -1,15 +1,11 @@
-/** The place of a value in JSON text. Byte offsets, `end` exclusive. */
-interface JsonValueSpan {
-  readonly start: number
-  readonly end: number
-}
+import type { JsonSpan } from '../../../plugins/json-body/scan.ts'
 
 export interface ReadParams {
   /** Lower-case hex SHA-256 of salt and canonical form (RFC 8785), and of the latter alone. */
   readonly commitment: string
   readonly sha256: string
   readonly bytes: number
-  readonly spans: ReadonlyMap<string, JsonValueSpan>
+  readonly spans: ReadonlyMap<string, JsonSpan>
 }
 
 export interface ArgumentsVerdict {
@@ -19,17 +15,41 @@ export interface ArgumentsVerdict {
   readonly small: boolean
 }
 
-export type ToolVerdict = ToolFacts | { readonly odd: string }
-
-interface ToolFacts {
-  readonly digest: string
-  /** The digest that versions before 0.7 made. */
-  readonly earlierDigest: string | null
-  /** Null if the digest is the known one. */
-  readonly news: { readonly flags: readonly string[]; readonly changes: readonly string[] } | null
+export interface ToolCandidate {
+  /** JSON of an object, as the upstream wrote it: fields that nobody knows are still in it. */
+  readonly text: string
+  /** The approved definition of that tool, or null. */
+  readonly pinned: string | null
+  /** The digest of the definition that is as it was, or null. */
+  readonly known: string | null
+  /** The same, as {@link JudgedTool.earlierDigest} has it. */
+  readonly earlierKnown: string | null
 }
 
-interface HeaderParamMessage {
+export interface JudgedTool {
+  /** Lower-case hex SHA-256 of the canonical form (RFC 8785) of the whole definition. */
+  readonly digest: string
+  /**
+   * The same of six members alone, which versions before 0.7 approved: a pin of theirs holds until one of
+   * these changes. Null if a member folds onto a known one, which no such pin may cover.
+   */
+  readonly earlierDigest: string | null
+  /** Null if the digest is the known one: then there is nothing to tell. */
+  readonly news: ToolFindings | null
+}
+
+export interface ToolFindings {
+  /** The members that fold onto known ones, and `toolFlags`. */
+  readonly flags: readonly string[]
+  readonly changes: readonly string[]
+}
+
+/** `odd`: it cannot be used; a sentence about it that holds nothing of its definition. */
+export type ToolJudgement = JudgedTool | { readonly odd: string }
+
+/** An argument that a header repeats (MCP 2026-07-28, custom headers from tool parameters). */
+export interface HeaderParam {
+  /** Lower case: `mcp-param-region`. */
   readonly header: string
   readonly path: readonly string[]
   readonly type: 'boolean' | 'integer' | 'string'
@@ -62,13 +82,7 @@ export interface McpThreadTasks {
     readonly args: Uint8Array | string
   }) => ArgumentsVerdict
 
-  /** `pinned`: the approved definition; `known` and `earlierKnown`: the digests that need no judgement. */
-  readonly judgeTool: (asked: {
-    readonly text: string
-    readonly pinned: string | null
-    readonly known: string | null
-    readonly earlierKnown: string | null
-  }) => ToolVerdict
+  readonly judgeTool: (asked: ToolCandidate) => ToolJudgement
 
   /** Null if the member is no list. `prefix` goes before each name. */
   readonly listItems: (asked: {
@@ -86,9 +100,9 @@ export interface McpThreadTasks {
   }) => readonly string[]
 
   readonly takeApart: (definition: string) => {
-    readonly headerParams: readonly HeaderParamMessage[]
+    readonly headerParams: readonly HeaderParam[]
     readonly listed: string
     readonly modernOutput: boolean
-    readonly spans: ReadonlyMap<string, JsonValueSpan>
+    readonly spans: ReadonlyMap<string, JsonSpan>
   }
 }

@@ -6,8 +6,9 @@ import type { CallPermit } from '../../../plugins/permit.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { callThreads } from '../aside/aside.ts'
+import type { HeaderParam } from '../aside/messages.ts'
 import { HTTP_GET_TOOL } from '../http-get/tool.ts'
-import { type HeaderParam, headerParamFault } from '../pinning/header-params.ts'
+import { headerParamFault } from '../pinning/header-params.ts'
 import { type PinnedDefinition, parsePinnedDefinition } from '../pinning/pinned-definition.ts'
 import { paramsInvalid } from '../protocol/json-text.ts'
 import type { McpMessage } from '../protocol/message.ts'
@@ -95,7 +96,7 @@ async function faultOffThread(
       key: granted.principal.id,
       signal: hangup.signal,
     })
-    if (small) compileSmall(definition)
+    if (small) compileSmall(digest, definition.inputSchema)
     return fault
   } catch (error) {
     if (error instanceof TaskIncompleteError) return NOT_CHECKED

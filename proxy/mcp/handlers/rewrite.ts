@@ -7,11 +7,12 @@ import type { CallPermit } from '../../../plugins/permit.ts'
 import type { Arrival, HangupSignal } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { MAX_INLINE_BYTES } from '../aside/aside.ts'
+import type { HeaderParam } from '../aside/messages.ts'
 import { type CallDestination, callSubject } from '../gate/checks.ts'
 import type { McpTarget } from '../gate/demand-now.ts'
 import type { ResourcePath } from '../gate/endpoint.ts'
 import type { LargeParams } from '../gate/large-params.ts'
-import { type HeaderParam, headerParamHeaders } from '../pinning/header-params.ts'
+import { headerParamHeaders } from '../pinning/header-params.ts'
 import { encodeHeaderValue } from '../protocol/header-values.ts'
 import {
   applyEdits,

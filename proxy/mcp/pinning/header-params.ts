@@ -1,18 +1,11 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { isObject } from '../../../db/support/json.ts'
 import { printJsonPath } from '../../visible.ts'
+import type { HeaderParam } from '../aside/messages.ts'
 import { decodeHeaderValue, encodeHeaderValue } from '../protocol/header-values.ts'
 import { subschemas } from '../schema/subschemas.ts'
 
-/** An argument that a header repeats (MCP 2026-07-28, custom headers from tool parameters). */
-export interface HeaderParam {
-  /** Lower case: `mcp-param-region`. */
-  readonly header: string
-  readonly path: readonly string[]
-  readonly type: HeaderParamType
-}
-
-type HeaderParamType = 'boolean' | 'integer' | 'string'
+type HeaderParamType = HeaderParam['type']
 
 const ANNOTATION = 'x-mcp-header'
 const TOKEN = /^[!#$%&'*+.^_`|~\w-]+$/

@@ -6,12 +6,13 @@ import { TaskIncompleteError, type TaskRequester } from '../../../db/support/thr
 import { OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
 import type { OperatorPermit } from '../../../plugins/permit.ts'
 import { definitionThreads } from '../aside/aside.ts'
+import type { ToolCandidate, ToolJudgement } from '../aside/messages.ts'
 import type { ProtocolEra } from '../protocol/versions.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import { type PinPlan, planPins } from './plan.ts'
 import { skippedFacts } from './skipped.ts'
-import { judgeTools, type ToolCandidate, type ToolJudgement } from './tool-definition.ts'
+import { judgeTools } from './tool-definition.ts'
 
 export type UpstreamInspection =
   | {

@@ -1,9 +1,10 @@
 import { LRUCache } from 'lru-cache'
 import type { PinnedMcpTool } from '../../../db/mcp/tools.ts'
 import { callThreads, MAX_INLINE_BYTES } from '../aside/aside.ts'
+import type { HeaderParam } from '../aside/messages.ts'
 import { type JsonText, readObject } from '../protocol/json-text.ts'
 import { hasModernOutput, soundTool } from '../protocol/sound-items.ts'
-import { type HeaderParam, headerParams } from './header-params.ts'
+import { headerParams } from './header-params.ts'
 import { earlierPart } from './tool-definition.ts'
 
 export interface PinnedDefinition {

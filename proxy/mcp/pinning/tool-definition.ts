@@ -4,47 +4,12 @@ import type { McpTool } from '../../../db/mcp/tools.ts'
 import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import { scanJson } from '../../../plugins/json-body/scan.ts'
 import { escapeHidden, truncateText } from '../../visible.ts'
+import type { JudgedTool, ToolCandidate, ToolFindings, ToolJudgement } from '../aside/messages.ts'
 import { mistakenMembers, TOOL_MEMBERS } from '../protocol/known-members.ts'
 import { unsoundMembers } from '../protocol/sound-items.ts'
 import type { ListReading, RawTool } from '../upstream/tools.ts'
 import { definitionChanges } from './tool-changes.ts'
 import { toolFlags } from './tool-flags.ts'
-
-export interface ToolCandidate {
-  /** JSON of an object, as the upstream wrote it: fields that nobody knows are still in it. */
-  readonly text: string
-  /** The approved definition of that tool, or null. */
-  readonly pinned: string | null
-  /** The digest of the definition that is as it was, or null. */
-  readonly known: string | null
-  /** The same, as {@link JudgedTool.earlierDigest} has it. */
-  readonly earlierKnown: string | null
-}
-
-export interface JudgedTool {
-  /** Lower-case hex SHA-256 of the canonical form (RFC 8785) of the whole definition. */
-  readonly digest: string
-  /**
-   * The same of six members alone, which versions before 0.7 approved: a pin of theirs holds until one of
-   * these changes. Null if a member folds onto a known one, which no such pin may cover.
-   */
-  readonly earlierDigest: string | null
-  /** Null if the digest is the known one: then there is nothing to tell. */
-  readonly news: ToolFindings | null
-}
-
-/** A tool that cannot be used, and the reason: a sentence about it that holds nothing of its definition. */
-export interface OddTool {
-  readonly odd: string
-}
-
-export type ToolJudgement = JudgedTool | OddTool
-
-interface ToolFindings {
-  /** The members that fold onto known ones, and {@link toolFlags}. */
-  readonly flags: readonly string[]
-  readonly changes: readonly string[]
-}
 
 export type ListedTool = RawTool & JudgedTool
 

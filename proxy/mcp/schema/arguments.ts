@@ -7,7 +7,6 @@ import {
   nonThrowingCheck,
   schemaCompiler,
   stepBudgetOf,
-  type ToolSchema,
   type ValueCheck,
 } from './check.ts'
 import { PATTERN_MEMORY } from './pattern.ts'
@@ -44,15 +43,10 @@ const cache = new LRUCache<string, CompiledSchema>({
 })
 
 /**
- * Checks arguments against the pinned inputSchema. Returns null, or one sentence with the path, which holds
- * no value of theirs. Never throws, and does a bounded amount of work: what cannot be checked is a sentence,
- * too. Does NOT check formats, nor a pattern that RE2 does not take.
+ * Checks arguments against the pinned inputSchema, on a thread; reads it if it is new. `fault`: one sentence with
+ * the path, which holds no value of theirs. Never throws, and does a bounded amount of work: what cannot be
+ * checked is a sentence, too. Does NOT check formats, nor a pattern that RE2 does not take.
  */
-export function argumentsFault({ digest, inputSchema }: ToolSchema, args: unknown): string | null {
-  return compiledFor(digest, () => inputSchema).check(args === undefined ? {} : args)
-}
-
-/** Checks arguments as {@link argumentsFault} does, on a thread. Reads `inputSchema` if it is new. */
 export function argumentsVerdict(
   { digest, inputSchema }: { readonly digest: string; readonly inputSchema: () => unknown },
   args: unknown,

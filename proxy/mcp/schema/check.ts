@@ -40,16 +40,11 @@ const OPTIONS = {
 /** A schema of no more than this is small: characters of JSON, values, and instructions of its patterns. */
 const SMALL_SCHEMA = { size: 16_384, values: 120, patternWeight: 300 }
 
-export interface ToolSchema {
-  readonly digest: string
-  readonly inputSchema: unknown
-}
-
 // Keyed by digest: small schemas, compiled for the thread that serves.
 const quickChecks = new LRUCache<string, (value: unknown) => string | null | undefined>({ max: 1_000 })
 
 /**
- * Checks arguments as `argumentsFault` does, within some 5 ms for those of 32 KiB. Undefined if that does not
+ * Checks arguments as `argumentsVerdict` does, within some 5 ms for those of 32 KiB. Undefined if that does not
  * suffice, or {@link compileSmall} was not called with this digest lately.
  */
 export function quickFault(digest: string, args: unknown): string | null | undefined {
@@ -57,7 +52,7 @@ export function quickFault(digest: string, args: unknown): string | null | undef
 }
 
 /** Compiles a schema for {@link quickFault}: one that `argumentsVerdict` has found small. */
-export function compileSmall({ digest, inputSchema }: ToolSchema): void {
+export function compileSmall(digest: string, inputSchema: unknown): void {
   const prepared = prepareSchema(inputSchema)
   if ('problem' in prepared || !isSmall(prepared)) return
   const budget = stepBudgetOf(MAX_QUICK_STEPS)

@@ -1,13 +1,8 @@
 import fc from 'fast-check'
 import t from 'tap'
 import type { McpTool } from '../../../../db/mcp/tools.ts'
-import {
-  type JudgedTool,
-  judgeTool,
-  judgeTools,
-  type ToolCandidate,
-  type ToolJudgement,
-} from '../../../../proxy/mcp/pinning/tool-definition.ts'
+import type { JudgedTool, ToolCandidate, ToolJudgement } from '../../../../proxy/mcp/aside/messages.ts'
+import { judgeTool, judgeTools } from '../../../../proxy/mcp/pinning/tool-definition.ts'
 import { SkippedTools } from '../../../../proxy/mcp/upstream/tools.ts'
 
 const TOOL = {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { argumentsFault } from '../../../../proxy/mcp/schema/arguments.ts'
+import { argumentsVerdict } from '../../../../proxy/mcp/schema/arguments.ts'
 import { compileSmall, quickFault } from '../../../../proxy/mcp/schema/check.ts'
 import { prepareSchema } from '../../../../proxy/mcp/schema/prepare.ts'
 import { textOrJsonArguments } from '../../../../proxy/mcp/schema/text-or-json.ts'
@@ -8,10 +8,10 @@ let digests = 0
 /** Both checks, on a thread and where it serves, must say the same. */
 function fault(inputSchema: object, args: object): string | null {
   digests += 1
-  const schema = { digest: `d${digests}`, inputSchema }
-  const said = argumentsFault(schema, args)
-  compileSmall(schema)
-  const quick = quickFault(schema.digest, args)
+  const digest = `d${digests}`
+  const { fault: said } = argumentsVerdict({ digest, inputSchema: () => inputSchema }, args)
+  compileSmall(digest, inputSchema)
+  const quick = quickFault(digest, args)
   if (quick !== undefined && quick !== said) throw new Error(`${quick} is not ${said}`)
   return said
 }
@@ -102,15 +102,14 @@ t.test('H1: no schema and no arguments make this check long', async (t) => {
       },
     ]),
   )
-  const schema = { digest: 'branches', inputSchema: { $ref: '#/$defs/p0', $defs: defs } }
   const tree = (depth: number, at: number): object =>
     depth === 0
       ? {}
       : { [`p${at % 9}`]: tree(depth - 1, at * 7 + 1), [`p${(at + 4) % 9}`]: tree(depth - 1, at * 5 + 2) }
-  compileSmall(schema)
+  compileSmall('branches', { $ref: '#/$defs/p0', $defs: defs })
   for (let at = 0; at < 20; at += 1) {
     const before = process.cpuUsage().user
-    quickFault(schema.digest, tree(10, at))
+    quickFault('branches', tree(10, at))
     const spent = process.cpuUsage().user - before
     t.ok(spent < 100_000, `${spent} µs`)
   }
