@@ -37,6 +37,8 @@ const unauthenticated = (message: string, challenge?: string): Reason => ({
 })
 const forbidden = (message: string): Reason => ({ status: 403, type: 'permission_error', message })
 const fault = (status: number, message: string): Reason => ({ status, type: 'api_error', message })
+const missing = (message: string): Reason => ({ status: 404, type: 'not_found_error', message })
+const throttled = (message: string): Reason => ({ status: 429, type: 'rate_limit_error', message })
 const finalReason = (reason: Reason): Reason => ({ ...reason, final: true })
 const unacceptable = (message: string): Reason => invalid(422, message)
 const overloaded = (message: string): Reason => ({ status: 503, type: 'overloaded_error', message })
@@ -63,11 +65,7 @@ export const REFUSAL_REASONS = {
     431,
     'The request headers are larger than this service accepts. Send fewer or shorter ones.',
   ),
-  not_found: {
-    status: 404,
-    type: 'not_found_error',
-    message: 'There is nothing at this path. Check the path and the base URL of this client.',
-  },
+  not_found: missing('There is nothing at this path. Check the path and the base URL of this client.'),
   method_not_allowed: invalid(405, 'This path does not support this method. Allow lists those that it does.'),
   expectation_failed: invalid(417, 'The Expect header may only be 100-continue.'),
   conflict: invalid(
@@ -201,11 +199,7 @@ export const REFUSAL_REASONS = {
     400,
     'The resource does not belong to this service. Leave resource out, or name a public URL of this service.',
   ),
-  token_throttled: {
-    status: 429,
-    type: 'rate_limit_error',
-    message: 'Too many access tokens were issued to this principal. Wait a minute.',
-  },
+  token_throttled: throttled('Too many access tokens were issued to this principal. Wait a minute.'),
   client_invalid: unauthenticated(
     "client_id does not match the principal of this certificate. Leave client_id out, or connect with that principal's certificate.",
   ),
@@ -215,11 +209,7 @@ export const REFUSAL_REASONS = {
 
   // About a certificate that its holder renews.
   renewal_refused: invalid(409, 'This certificate cannot be renewed here. Ask an operator for a new one.'),
-  renewal_throttled: {
-    status: 429,
-    type: 'rate_limit_error',
-    message: 'This principal has requested too many certificates. Wait a minute.',
-  },
+  renewal_throttled: throttled('This principal has requested too many certificates. Wait a minute.'),
 
   capability_missing: forbidden(
     'The principal does not hold the required capability. Ask an operator for it.',
@@ -241,42 +231,24 @@ export const REFUSAL_REASONS = {
     400,
     'This sign-in was not started in this browser, or it took too long. Start again.',
   ),
-  sign_in_throttled: {
-    status: 429,
-    type: 'rate_limit_error',
-    message: 'This operator has signed in too often. Wait a minute.',
-  },
+  sign_in_throttled: throttled('This operator has signed in too often. Wait a minute.'),
   sign_in_refused: forbidden('This sign-in was refused. Ask whoever runs this gateway.'),
   sign_in_unavailable: overloaded('The identity provider is not available now. Try again in a minute.'),
   logout_token_invalid: invalid(400, 'The logout token is not valid. Send a new one, made for this client.'),
   admin_secret_invalid: forbidden(
     'X-Admin-Secret is missing or wrong. Send the operator secret, or connect with the certificate of an operator.',
   ),
-  admin_throttled: {
-    status: 429,
-    type: 'rate_limit_error',
-    message: 'Too many failed attempts from this address. Wait a minute.',
-  },
+  admin_throttled: throttled('Too many failed attempts from this address. Wait a minute.'),
 
   member_refused: invalid(
     400,
     'The body has a member that this gateway does not send to the provider of this model. Leave it out, or ask an operator to allow it.',
   ),
-  model_unknown: {
-    status: 404,
-    type: 'not_found_error',
-    message: 'No configured provider serves this model. GET /v1/models lists those that can be called.',
-  },
-  model_not_found: {
-    status: 404,
-    type: 'not_found_error',
-    message: 'This service does not list this model. GET /v1/models lists those that it does.',
-  },
-  not_sealed_yet: {
-    status: 404,
-    type: 'not_found_error',
-    message: 'The rows that you asked for are not sealed yet. Try again in a second.',
-  },
+  model_unknown: missing(
+    'No configured provider serves this model. GET /v1/models lists those that can be called.',
+  ),
+  model_not_found: missing('This service does not list this model. GET /v1/models lists those that it does.'),
+  not_sealed_yet: missing('The rows that you asked for are not sealed yet. Try again in a second.'),
   sealing_stopped: overloaded(
     'The ledger is not sealed any more, so nothing of it can be proven that is newer than its last checkpoint. Tell the operator.',
   ),
@@ -315,12 +287,9 @@ export const REFUSAL_REASONS = {
       'The provider did not answer in time. It may still be at work: a second call is paid for too.',
     ),
   ),
-  provider_rate_limited: {
-    status: 429,
-    type: 'rate_limit_error',
-    message:
-      'The provider is rate limiting this gateway. Try again after Retry-After, or call another model.',
-  },
+  provider_rate_limited: throttled(
+    'The provider is rate limiting this gateway. Try again after Retry-After, or call another model.',
+  ),
 
   // About the MCP endpoint: their JSON-RPC codes stand in proxy/mcp/refusal.ts.
   mcp_message_invalid: invalid(
@@ -340,25 +309,15 @@ export const REFUSAL_REASONS = {
     400,
     'This protocol version is not supported. Use one of detail.supported.',
   ),
-  mcp_session_unknown: {
-    status: 404,
-    type: 'not_found_error',
-    message: 'There is no such session. Start a new one with initialize.',
-  },
-  mcp_method_unknown: {
-    status: 404,
-    type: 'not_found_error',
-    message: 'This method is not supported here. Call those that the capabilities of the handshake list.',
-  },
+  mcp_session_unknown: missing('There is no such session. Start a new one with initialize.'),
+  mcp_method_unknown: missing(
+    'This method is not supported here. Call those that the capabilities of the handshake list.',
+  ),
   mcp_params_invalid: invalid(
     422,
     'The parameters of this call are not valid. Send what the schema of the method or tool asks for.',
   ),
-  mcp_tool_unknown: {
-    status: 404,
-    type: 'not_found_error',
-    message: 'There is no such tool. Call tools/list for those that there are.',
-  },
+  mcp_tool_unknown: missing('There is no such tool. Call tools/list for those that there are.'),
   mcp_not_bound: forbidden('The principal has no binding to this resource. Ask an operator for one.'),
   mcp_tool_quarantined: forbidden(
     'The definition of this tool has changed. An operator must approve it first.',
@@ -371,11 +330,9 @@ export const REFUSAL_REASONS = {
     502,
     'The MCP server behind this tool answered with an error. Try again shortly, and tell the operator if that does not help.',
   ),
-  mcp_rate_limited: {
-    status: 429,
-    type: 'rate_limit_error',
-    message: 'The MCP server behind this tool is rate limiting this gateway. Try again after Retry-After.',
-  },
+  mcp_rate_limited: throttled(
+    'The MCP server behind this tool is rate limiting this gateway. Try again after Retry-After.',
+  ),
 
   audit_unavailable: overloaded(
     'The audit ledger cannot record this call, so the call is refused. Try again shortly, and tell the operator if that does not help.',
