@@ -6,6 +6,7 @@ import { HostNameCache } from '../../../db/host-names/kept-names.ts'
 import { type CallAuthority, confirmAuthority, OVERTAKEN } from '../../../plugins/call-authority.ts'
 import { ByteCollector } from '../../../plugins/collect.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
+import { longBody } from '../../egress/long-body.ts'
 import { CONNECTION_ABANDONED, type OpeningConnection, openingStorage } from '../../egress/opening.ts'
 import { PacedAgents } from '../../egress/paced-agents.ts'
 import {
@@ -19,7 +20,6 @@ import {
   type UpstreamRequest,
 } from './answer.ts'
 import { isShortJson, joinHeaders } from './headers.ts'
-import { bodyPieces, MAX_WRITTEN_AT_ONCE } from './long-body.ts'
 
 /** An upstream may announce an answer so often (1xx) before it gives one. */
 const MAX_INFORMATION = 16
@@ -106,11 +106,17 @@ export const REQUEST_STAND_INS = { GET: requestStandIn('GET'), POST: requestStan
 /** Stands for every caller's response: these members are all that the library reads. */
 export const RESPONSE_STAND_IN = { headersSent: false, writableEnded: false } as unknown as ServerResponse
 
+/**
+ * The pace of a long body: the words of a provider that has hung up meanwhile would be lost if it were slower.
+ * Bytes.
+ */
+const PACE = { atOnce: 262_144, perTurn: 2_097_152 }
+
 /** Makes the body of a request, which the library hands to `fetch` as it is. */
 export function bodyStandIn(parts: readonly Buffer[], authority: CallAuthority): Stream {
   const length = parts.reduce((sum, part) => sum + part.length, 0)
   let body: unknown = parts[0] ?? null
-  if (length > MAX_WRITTEN_AT_ONCE) body = bodyPieces(parts, authority)
+  if (length > PACE.atOnce) body = longBody(parts, authority, PACE)
   else if (parts.length > 1) body = Buffer.concat(parts)
   // The library takes it for a stream, and calls nothing of it.
   return body as Stream

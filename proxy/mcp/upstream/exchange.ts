@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import { type CallAuthority, confirmAuthority, OVERTAKEN } from '../../../plugins/call-authority.ts'
 import type { HangupSignal } from '../../../plugins/plugin.ts'
@@ -5,10 +6,10 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import { BYTES_AT_ONCE } from '../../../plugins/turns.ts'
 import { EgressRefused } from '../../egress/agent.ts'
 import { AnswerBuffer } from '../../egress/incoming.ts'
+import { longBody } from '../../egress/long-body.ts'
 import { CONNECTION_ABANDONED, type OpeningConnection, openingStorage } from '../../egress/opening.ts'
 import type { McpConnection } from './connections.ts'
 import { connectionProblem, McpUpstreamError, mcpTimeout, mcpUpstreamFailure } from './errors.ts'
-import { longBody } from './long-body.ts'
 
 /** The amount of an unwanted rest of a body that is read, so that its connection can serve again. */
 const REST_BYTES = 65_536
@@ -181,9 +182,14 @@ class McpHttpExchange implements Dispatcher.DispatchHandler, McpResponseBody {
   #send(): void {
     const { agent, origin, path, headers } = this.#connection
     const { method, body, headers: own, authority } = this.#outgoing
-    const long = body !== null && body.length > BYTES_AT_ONCE ? longBody(body, authority) : null
-    const all = [...own, ...headers, ...(long?.headers ?? [])]
-    const sent = { origin, path, method, body: long?.body ?? body, headers: all }
+    const isLong = body !== null && body.length > BYTES_AT_ONCE
+    const sent = {
+      origin,
+      path,
+      method,
+      body: isLong ? Readable.from(longBody([body], authority, PACE), { objectMode: false }) : body,
+      headers: [...own, ...headers, ...(isLong ? ['content-length', String(Buffer.byteLength(body))] : [])],
+    }
     openingStorage.run(this.#opening, () => agent.dispatch(sent, this))
   }
 
@@ -244,6 +250,9 @@ class McpHttpExchange implements Dispatcher.DispatchHandler, McpResponseBody {
     return this.#controller ? failureBeforeHead(error, isPlain) : failureToConnect(error)
   }
 }
+
+/** The pace of a long body. Characters or bytes. */
+const PACE = { atOnce: 131_072, perTurn: 131_072 }
 
 const asError = (reason: unknown): Error => (reason instanceof Error ? reason : new Error(String(reason)))
 
