@@ -1,10 +1,22 @@
-import type { CallAuthority } from './arrival.ts'
+import type { CallAuthority, HangupSignal } from './arrival.ts'
 import { Refusal } from './refusal.ts'
 
 export type { CallAuthority } from './arrival.ts'
 
 /** The authority of this gateway's own requests, on nobody's behalf. Nobody can revoke it. */
 export const OWN_AUTHORITY: CallAuthority = { unchanged: true, confirm: () => Promise.resolve() }
+
+export const hangupFromSignal = (signal: AbortSignal): HangupSignal => ({
+  signal,
+  get gone() {
+    return signal.aborted
+  },
+  get reason() {
+    return signal.reason
+  },
+  onGone: (told) => signal.addEventListener('abort', told, { once: true }),
+  offGone: (told) => signal.removeEventListener('abort', told),
+})
 
 /** The error by which a request is taken back from its connection before a byte went out. */
 export const OVERTAKEN = new Error('what decisions are made by changed before the request went out')

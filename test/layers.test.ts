@@ -124,11 +124,7 @@ const MCP_MAY_IMPORT: RoomImports = {
   'options.ts': ['mcp/http-get'],
   'pages.ts': ['http'],
   'refusal.ts': ['mcp/protocol', 'http'],
-  'route-docs.ts': ['mcp/refusal.ts', 'http'],
-  'routes.ts': [
-    ...['mcp/gate', 'mcp/handlers', 'mcp/protocol', 'mcp/pages.ts', 'mcp/refusal.ts', 'mcp/route-docs.ts'],
-    'http',
-  ],
+  'routes.ts': [...['mcp/gate', 'mcp/handlers', 'mcp/protocol', 'mcp/pages.ts', 'mcp/refusal.ts'], 'http'],
   'mcp.ts': ['mcp/state', 'mcp/upstream', 'mcp/options.ts', 'egress'],
 }
 

@@ -31,9 +31,10 @@ import {
   type PartialDecisionFacts,
   type RecordedRefusal,
   requiredCapabilityIn,
+  type ShadowMetrics,
+  shadowReporter,
 } from './decision.ts'
 import type { RefusalSummaries } from './summaries.ts'
-import { type ShadowMetrics, shadowReporter } from './watched.ts'
 
 export type { DecisionFacts } from './decision.ts'
 

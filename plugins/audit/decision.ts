@@ -1,4 +1,4 @@
-import { RULE_REFUSAL_REASONS } from '../../db/ledger/authority/rule.ts'
+import { missingCapability, RULE_REFUSAL_REASONS } from '../../db/ledger/authority/rule.ts'
 import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
 import type { CandidateSet } from '../../db/principals/pins.ts'
 import type { JsonObject } from '../../db/support/json.ts'
@@ -15,7 +15,6 @@ import type {
 import type { ChangeAuthor } from '../operators/actor.ts'
 import type { Arrival } from '../plugin.ts'
 import { REFUSAL_REASONS, type Refusal, type RefusalReason } from '../refusal.ts'
-import { candidateVerdict } from './watched.ts'
 
 export interface DecisionFacts {
   readonly principal: Principal
@@ -202,4 +201,49 @@ export const isAuthorityRefusal = (reason: RefusalReason): boolean =>
 export function isFormRefusal(reason: RefusalReason): boolean {
   const { type } = REFUSAL_REASONS[reason]
   return type === 'invalid_request_error' || (type === 'not_found_error' && reason !== 'mcp_tool_unknown')
+}
+
+type WatchedCall = Pick<PartialDecisionFacts, 'candidate' | 'shadows' | 'token' | 'demand'>
+type RefusalPath = Pick<RecordedRefusal, 'reason' | 'passed'>
+
+/** The verdict of a call's candidate set at the gate (docs/rehearsal.md#candidates). */
+interface CandidateVerdict extends JsonObject {
+  /** Names the set: since when it and the real one have not changed. RFC 3339. */
+  readonly since: string
+  readonly verdict: 'pass' | 'refuse'
+}
+
+/** Judges a call by the candidate set of its principal. Null: no set, or it never came to the gate. */
+function candidateVerdict(
+  { candidate, token, demand }: WatchedCall,
+  why: RefusalPath | null,
+): CandidateVerdict | null {
+  if (!candidate || !demand || (why && !hasComeToGate(why))) return null
+  const { since, capabilities } = candidate
+  const missing = missingCapability(demand.demanded, capabilities, token?.scope ?? null)
+  if (missing === null) return { since, verdict: 'pass' }
+  return { since, verdict: 'refuse', required_capability: missing }
+}
+
+const hasComeToGate = ({ passed, reason }: RefusalPath): boolean =>
+  reason === 'capability_missing' || passed.includes('capability')
+
+/** Called with the verdicts of those that only watch a call, once it is recorded: for metrics. */
+export interface ShadowMetrics {
+  readonly shadow: (check: string, verdict: CheckVerdict) => void
+  readonly candidate: (result: 'same' | 'would_refuse' | 'would_allow') => void
+}
+
+export function shadowReporter({ shadow, candidate }: ShadowMetrics, checks: readonly JudgingCheck[]) {
+  const names = checks.filter((check) => check.shadow).map(({ name }) => name)
+  return (facts: WatchedCall, why: RefusalPath | null): void => {
+    for (const [index, verdict] of (facts.shadows ?? []).entries()) shadow(names[index] ?? '', verdict)
+    const watched = candidateVerdict(facts, why)
+    if (watched) candidate(resultOf(watched, why))
+  }
+}
+
+function resultOf({ verdict }: CandidateVerdict, why: RefusalPath | null) {
+  if (why === null) return verdict === 'pass' ? 'same' : 'would_refuse'
+  return verdict === 'pass' && why.reason === 'capability_missing' ? 'would_allow' : 'same'
 }

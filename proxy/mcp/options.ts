@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { parseAllowedHosts } from './http-get/allowed-hosts.ts'
+import { parseAllowedHosts } from './http-get/hop.ts'
 
 const milliseconds = (fallback: number, most: number, description: string) =>
   z.int().min(1).max(most).default(fallback).describe(`${description} ms. Default ${fallback}.`)

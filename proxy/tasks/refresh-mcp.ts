@@ -4,8 +4,12 @@ import type { Database } from '../../db/database.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { findMcpResource, listMcpResources, type McpResource } from '../../db/mcp/resources.ts'
 import { storeRead } from '../mcp/pinning/apply-read.ts'
-import { type InspectUpstream, inspectWithin, type UpstreamInspection } from '../mcp/pinning/inspect.ts'
-import { skippedIn } from '../mcp/pinning/skipped.ts'
+import {
+  type InspectUpstream,
+  inspectWithin,
+  skippedIn,
+  type UpstreamInspection,
+} from '../mcp/pinning/inspect.ts'
 import { type RoundsTask, rounds } from './rounds.ts'
 
 interface McpRefreshDependencies {

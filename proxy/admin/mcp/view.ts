@@ -5,6 +5,7 @@ import type { McpResource, McpResourceFields } from '../../../db/mcp/resources.t
 import type { McpTool } from '../../../db/mcp/tools.ts'
 import type { JsonObject, JsonValue } from '../../../db/support/json.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
+import { skippedIn } from '../../mcp/pinning/inspect.ts'
 import {
   introductionChanges,
   introductionDigest,
@@ -12,7 +13,6 @@ import {
   introductionOf,
   pendingIntroduction,
 } from '../../mcp/pinning/introduction.ts'
-import { skippedIn } from '../../mcp/pinning/skipped.ts'
 import { pendingChanges } from '../../mcp/pinning/tool-changes.ts'
 import { author, capabilityToken, instant, sha256 } from '../operation/shapes.ts'
 import { authType } from './body.ts'

@@ -1,5 +1,5 @@
 import { isObject } from '../../../db/support/json.ts'
-import { hangupFromSignal } from '../../../plugins/hangup.ts'
+import { hangupFromSignal } from '../../../plugins/call-authority.ts'
 import type { CatalogPermit } from '../../../plugins/permit.ts'
 import { quotesSecretSteps, type SecretTraces } from '../../../plugins/secrets/traces.ts'
 import { runInSlices } from '../../../plugins/turns.ts'

@@ -3,9 +3,8 @@ import { type CallAuthority, confirmAuthority, OVERTAKEN } from '../../../plugin
 import { ByteCollector } from '../../../plugins/collect.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { EgressRefused } from '../../egress/agent.ts'
-import type { AllowedHosts } from './allowed-hosts.ts'
-import { FetchFailure } from './failure.ts'
-import { nextHop } from './hop.ts'
+import type { AllowedHosts } from './hop.ts'
+import { FetchFailure, nextHop } from './hop.ts'
 
 const TEXT_TYPES: ReadonlySet<string> = new Set([
   'application/ecmascript',

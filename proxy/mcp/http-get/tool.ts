@@ -7,10 +7,8 @@ import type { CallPermit } from '../../../plugins/permit.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { VERSION } from '../../boot/version.ts'
 import { egressAgent, type ResolveHost } from '../../egress/agent.ts'
-import { type AllowedHosts, parseAllowedHosts } from './allowed-hosts.ts'
-import { FetchFailure } from './failure.ts'
 import { type FetchedText, type FetchRequest, fetchVia } from './fetch.ts'
-import { firstHop } from './hop.ts'
+import { type AllowedHosts, FetchFailure, firstHop, parseAllowedHosts } from './hop.ts'
 
 export interface HttpGetOptions {
   /** Names, `*.name`, or either with `:port`. Empty: any public host on the ports 80 and 443. */

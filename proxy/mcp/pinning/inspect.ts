@@ -1,17 +1,18 @@
 import type { Database } from '../../../db/database.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { listMcpTools } from '../../../db/mcp/tools.ts'
-import type { JsonObject } from '../../../db/support/json.ts'
+import { isObject, type JsonObject } from '../../../db/support/json.ts'
 import { TaskIncompleteError, type TaskRequester } from '../../../db/support/thread.ts'
 import { OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
 import type { OperatorPermit } from '../../../plugins/permit.ts'
+import { escapeHidden, truncateText } from '../../visible.ts'
 import { definitionThreads } from '../aside/aside.ts'
 import type { ToolCandidate, ToolJudgement } from '../aside/messages.ts'
 import type { ProtocolEra } from '../protocol/versions.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
+import type { SkippedTool, SkippedTools } from '../upstream/tools.ts'
 import { type PinPlan, planPins } from './plan.ts'
-import { skippedFacts } from './skipped.ts'
 import { judgeTools } from './tool-definition.ts'
 
 export type UpstreamInspection =
@@ -82,3 +83,27 @@ function problemOf(error: unknown): string {
   if (error instanceof McpUpstreamError) return error.message
   return error instanceof Error ? error.message.slice(0, 256) : 'it could not be read'
 }
+
+const MAX_NAME = 128
+
+/** The tools of a server's list that were left out at the last reading, for an operator. */
+interface SkippedView {
+  readonly count: number
+  /** The first of them. Hidden characters of a name are escaped. */
+  readonly tools: readonly SkippedTool[]
+}
+
+const NONE: SkippedView = { count: 0, tools: [] }
+
+function skippedFacts({ count, first }: SkippedTools): JsonObject {
+  if (count === 0) return {}
+  const tools = first.map(({ name, reason }) => ({ name: name === null ? null : shownName(name), reason }))
+  return { skipped: { count, tools } }
+}
+
+export function skippedIn(facts: Readonly<Record<string, unknown>> | null): SkippedView {
+  // Proven by skippedFacts: nothing of a server's own is stored there.
+  return isObject(facts?.skipped) ? (facts.skipped as unknown as SkippedView) : NONE
+}
+
+const shownName = (name: string): string => truncateText(escapeHidden(name.slice(0, 2 * MAX_NAME)), MAX_NAME)

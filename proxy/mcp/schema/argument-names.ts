@@ -1,7 +1,7 @@
 import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import { printJsonPath } from '../../visible.ts'
 import { ExactNames, looseName } from '../protocol/loose-name.ts'
-import { type SchemaNode, SchemaTree } from './schema-tree.ts'
+import { type SchemaNode, SchemaTree } from './subschemas.ts'
 
 interface NamedPlace {
   readonly names: ExactNames

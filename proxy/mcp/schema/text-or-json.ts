@@ -1,6 +1,6 @@
 import { isObject } from '../../../db/support/json.ts'
 import { printJsonPath } from '../../visible.ts'
-import { type SchemaNode, SchemaTree } from './schema-tree.ts'
+import { type SchemaNode, SchemaTree } from './subschemas.ts'
 
 type JsonKind = 'null' | 'array' | 'object'
 

@@ -1,5 +1,5 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import { hangupFromSignal } from '../../../plugins/hangup.ts'
+import { hangupFromSignal } from '../../../plugins/call-authority.ts'
 import type { CallPermit, OperatorPermit } from '../../../plugins/permit.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { ResolveHost } from '../../egress/agent.ts'

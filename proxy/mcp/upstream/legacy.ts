@@ -1,7 +1,6 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { JsonObject, UnknownRecord } from '../../../db/support/json.ts'
-import { OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
-import { hangupFromSignal } from '../../../plugins/hangup.ts'
+import { hangupFromSignal, OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
 import { METHOD_NOT_FOUND, notificationMessage, UNSUPPORTED_VERSION } from '../protocol/json-text.ts'
 import { GATEWAY_IMPLEMENTATION, LEGACY_VERSIONS } from '../protocol/versions.ts'
 import { mcpUpstreamFailure, unknownRevisions } from './errors.ts'

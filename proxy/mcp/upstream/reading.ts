@@ -1,6 +1,6 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { isObject, type JsonObject, type UnknownRecord } from '../../../db/support/json.ts'
-import { hangupFromSignal } from '../../../plugins/hangup.ts'
+import { hangupFromSignal } from '../../../plugins/call-authority.ts'
 import type { HangupSignal } from '../../../plugins/plugin.ts'
 import { HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY, UNSUPPORTED_VERSION } from '../protocol/json-text.ts'
 import {

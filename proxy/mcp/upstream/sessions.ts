@@ -1,7 +1,7 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { JsonObject } from '../../../db/support/json.ts'
+import { hangupFromSignal } from '../../../plugins/call-authority.ts'
 import { withDeadline } from '../../../plugins/deadline.ts'
-import { hangupFromSignal } from '../../../plugins/hangup.ts'
 import type { HangupSignal } from '../../../plugins/plugin.ts'
 import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
 import type { UpstreamPermit } from './request.ts'

@@ -162,7 +162,7 @@ const PROTOCOL: readonly Omit<StatedLimit, 'page'>[] = [
   },
   {
     says: /its id is up to ([\d,]+) characters/g,
-    is: [constant('proxy/mcp/state/sealed-session.ts', 'MAX_ID')],
+    is: [constant('proxy/mcp/state/shared-sessions.ts', 'MAX_ID')],
   },
   {
     says: /there are at most ([\d,]+) values/g,

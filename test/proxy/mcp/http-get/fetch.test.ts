@@ -2,9 +2,8 @@ import type { RequestListener } from 'node:http'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { OWN_AUTHORITY } from '../../../../plugins/call-authority.ts'
-import { parseAllowedHosts } from '../../../../proxy/mcp/http-get/allowed-hosts.ts'
-import { FetchFailure } from '../../../../proxy/mcp/http-get/failure.ts'
 import { type FetchRequest, fetchVia } from '../../../../proxy/mcp/http-get/fetch.ts'
+import { FetchFailure, parseAllowedHosts } from '../../../../proxy/mcp/http-get/hop.ts'
 import { loopbackSite } from '../../../support/loopback-site.ts'
 
 /** A fetch of one path of a site, that says what came of it. */

@@ -1,7 +1,5 @@
 import t from 'tap'
-import { parseAllowedHosts } from '../../../../proxy/mcp/http-get/allowed-hosts.ts'
-import { FetchFailure } from '../../../../proxy/mcp/http-get/failure.ts'
-import { firstHop, nextHop } from '../../../../proxy/mcp/http-get/hop.ts'
+import { FetchFailure, firstHop, nextHop, parseAllowedHosts } from '../../../../proxy/mcp/http-get/hop.ts'
 
 const ANY = parseAllowedHosts([])
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { SessionSeal } from '../../../../proxy/mcp/state/sealed-session.ts'
+import { SessionSeal } from '../../../../proxy/mcp/state/shared-sessions.ts'
 
 const SECRET = Buffer.alloc(32, 1)
 const FACTS = {
