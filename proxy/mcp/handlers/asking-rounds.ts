@@ -9,12 +9,12 @@ import {
   requestMessage,
   responseMessage,
 } from '../protocol/json-text.ts'
+import type { McpAnswer } from '../upstream/answers.ts'
 import type { McpUpstream, UpstreamCall } from '../upstream/client.ts'
 import { mcpUpstreamFailure } from '../upstream/errors.ts'
 import type { AnswerMessages } from '../upstream/events.ts'
 import { messageObject, readMessage, type UpstreamMessage } from '../upstream/message.ts'
 import { endlessRequestsError } from '../upstream/own-answers.ts'
-import type { McpAnswer } from '../upstream/request.ts'
 import { CAPABILITY_BY_QUESTION } from './forward-server-requests.ts'
 import { askedOnStream, type DispatchFacts } from './rewrite.ts'
 

@@ -6,13 +6,13 @@ import type { ResolveHost } from '../../egress/agent.ts'
 import type { McpUpstreamLimits } from '../options.ts'
 import { notificationMessage } from '../protocol/json-text.ts'
 import type { ProtocolEra } from '../protocol/versions.ts'
+import type { McpAnswer } from './answers.ts'
 import { type ConnectionOptions, openConnections } from './connections.ts'
+import { callModern, endUpstreamSession, type ModernCall, openUpstreamSession } from './eras.ts'
+import { isOfNewerEra, sessionMayBeGone } from './error-answers.ts'
 import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
-import { endUpstreamSession, openUpstreamSession } from './legacy.ts'
-import { callModern, type ModernCall } from './modern.ts'
 import { eraNow, readMcpServer, type UpstreamReading } from './reading.ts'
-import { type McpAnswer, sendMcpRequest, sendOneWayMessage, type UpstreamTransport } from './request.ts'
-import { isOfNewerEra, sessionMayBeGone } from './session-gone.ts'
+import { sendMcpRequest, sendOneWayMessage, type UpstreamTransport } from './request.ts'
 import {
   type ClientIdentity,
   type SessionLease,

@@ -4,12 +4,15 @@ import { type CallAuthority, confirmAuthority, OVERTAKEN } from '../../../plugin
 import type { HangupSignal } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { BYTES_AT_ONCE } from '../../../plugins/turns.ts'
+import { VERSION } from '../../boot/version.ts'
 import { EgressRefused } from '../../egress/agent.ts'
 import { AnswerBuffer } from '../../egress/incoming.ts'
 import { longBody } from '../../egress/long-body.ts'
 import { CONNECTION_ABANDONED, type OpeningConnection, openingStorage } from '../../egress/opening.ts'
 import type { McpConnection } from './connections.ts'
 import { connectionProblem, McpUpstreamError, mcpTimeout, mcpUpstreamFailure } from './errors.ts'
+
+export const USER_AGENT = `sallyport/${VERSION}`
 
 /** The amount of an unwanted rest of a body that is read, so that its connection can serve again. */
 const REST_BYTES = 65_536

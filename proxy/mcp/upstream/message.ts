@@ -7,6 +7,7 @@ import { BYTES_AT_ONCE } from '../../../plugins/turns.ts'
 import { MAX_INLINE_BYTES } from '../aside/aside.ts'
 import { areAllKnown, type JsonText, scannedMember } from '../protocol/json-text.ts'
 import { MESSAGE_NAMES } from '../protocol/members.ts'
+import { echoesSecret, type UpstreamCredentials } from './connections.ts'
 import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
 import type { McpResponseBody } from './exchange.ts'
 
@@ -24,6 +25,10 @@ export const LOOKED_INTO = ['result', 'error', 'params'] as const
 /** Tells of a message whether it was read in slices, and only what is small of its value kept. */
 export const isLargeMessage = ({ bytes }: Pick<UpstreamMessage, 'bytes'>): boolean =>
   bytes.length > MAX_INLINE_BYTES
+
+/** Tells of a small message whether it holds the secret of our credentials: a large one was searched as it was read. */
+export const holdsSecret = (message: UpstreamMessage, credentials: UpstreamCredentials): boolean =>
+  !isLargeMessage(message) && echoesSecret(credentials, message.bytes)
 
 export type MessageKind = 'request' | 'notification' | 'response'
 

@@ -6,9 +6,9 @@ import {
   responseMessage,
   resultMessage,
 } from '../protocol/json-text.ts'
+import type { McpAnswer } from './answers.ts'
 import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
 import { kindOfMessage, type UpstreamMessage } from './message.ts'
-import type { McpAnswer } from './request.ts'
 
 /** The requests that an upstream may make during one answer, pings included: each costs one of ours. */
 const MAX_REQUESTS = 1_024

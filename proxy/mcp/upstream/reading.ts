@@ -10,10 +10,9 @@ import {
   modernMeta,
   type ProtocolEra,
 } from '../protocol/versions.ts'
+import { askLegacy, callModern, endUpstreamSession, openUpstreamSession } from './eras.ts'
 import { McpUpstreamError, mcpUpstreamFailure, unknownRevisions } from './errors.ts'
-import { askLegacy, endUpstreamSession, openUpstreamSession } from './legacy.ts'
 import { errorCodeOf, responseResult, supportedIn, type UpstreamMessage } from './message.ts'
-import { callModern } from './modern.ts'
 import { readFinalResponse } from './own-answers.ts'
 import type { UpstreamPermit, UpstreamTransport } from './request.ts'
 import { type ListReading, listUpstreamTools, SkippedTools } from './tools.ts'

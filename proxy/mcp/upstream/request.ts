@@ -1,50 +1,35 @@
-import { setTimeout } from 'node:timers/promises'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { type CallAuthority, OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
 import type { CallPermit, OperatorPermit } from '../../../plugins/permit.ts'
-import type { HangupSignal, MemoryReservation } from '../../../plugins/plugin.ts'
-import { VERSION } from '../../boot/version.ts'
-import { type ErrorWords, parseErrorWords } from '../../egress/error-words.ts'
+import type { HangupSignal } from '../../../plugins/plugin.ts'
 import { MAX_INLINE_BYTES } from '../aside/aside.ts'
 import type { McpUpstreamLimits } from '../options.ts'
 import { requestMessage } from '../protocol/json-text.ts'
-import type { ProtocolEra } from '../protocol/versions.ts'
-import {
-  echoesSecret,
-  type McpConnection,
-  type McpConnections,
-  type UpstreamCredentials,
-} from './connections.ts'
-import { type HttpErrorReport, McpUpstreamError, mcpUpstreamFailure, statusProblem } from './errors.ts'
-import {
-  type AnswerMessages,
-  EventReader,
-  MessageStream,
-  type SizeLimits,
-  type StreamPlace,
-  type StreamResumption,
-} from './events.ts'
+import type { ExpectedAnswer, McpAnswer } from './answers.ts'
+import type { McpConnection, McpConnections } from './connections.ts'
+import { errorIn, statusFailure, waitingHeaders } from './error-answers.ts'
+import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
+import { EventReader, MessageStream } from './events.ts'
 import {
   drainBody,
   exchangeHttp,
   type HeaderList,
   isContentEncoded,
-  type McpResponseBody,
   type McpResponseHead,
   mediaTypeOf,
   type OutgoingRequest,
-  type ResponseHeaders,
+  USER_AGENT,
 } from './exchange.ts'
 import { readLarge, readLargeEvent } from './large-message.ts'
 import {
-  isLargeMessage,
+  holdsSecret,
   kindOfMessage,
   readEntireBody,
   readEvent,
   readMessage,
   type UpstreamMessage,
 } from './message.ts'
-import { sessionIsGone } from './session-gone.ts'
+import { resumption } from './resumption.ts'
 
 /** The transport to all MCP servers. Only `openMcpUpstream` makes one, for this folder alone. */
 export interface UpstreamTransport {
@@ -53,8 +38,6 @@ export interface UpstreamTransport {
   /** An id that no request of ours has had. */
   readonly nextId: () => number
 }
-
-const USER_AGENT = `sallyport/${VERSION}`
 
 const FIXED: HeaderList = [
   'accept',
@@ -99,82 +82,10 @@ export async function sendMcpRequest(
     throw error
   }
   const { credentials } = connection
-  const resume = request.era === 'legacy' ? resumption(transport, connection, request, head) : null
+  const isResumed = request.era === 'legacy' && isEventStream(head)
+  const resume = isResumed ? resumption(transport.limits, connection, request, head) : null
   return readMcpAnswer(head, { ...request, credentials, limits: transport.limits, resume })
 }
-
-/** A stream is asked for so often without a new event. */
-const MAX_IDLE_RESUMES = 5
-/** A stream is asked for so often in all. */
-const MAX_RESUMES = 1_000
-/** The time before a stream is asked for again if its server states none, and the least. ms. */
-const RETRY_MS = 1_000
-const MIN_RETRY_MS = 50
-
-/** Has the rest of an answer's stream by GET (MCP 2025-11-25: resumability; SEP-1699). */
-function resumption(
-  { limits }: UpstreamTransport,
-  connection: McpConnection,
-  { permit, hangup, headers }: McpUpstreamRequest,
-  { headers: { 'mcp-session-id': opened } }: McpResponseHead,
-): StreamResumption['resume'] {
-  const until = performance.now() + limits.totalMs
-  const session = typeof opened === 'string' && !headers.includes('mcp-session-id') ? [opened] : []
-  let times = 0
-  let idle = 0
-  const ask = async (from: StreamPlace): Promise<McpResponseBody> => {
-    times += 1
-    idle = from.progressed ? 1 : idle + 1
-    const pauseMs = Math.max(MIN_RETRY_MS, from.retryMs ?? RETRY_MS * idle)
-    const left = until - performance.now() - pauseMs
-    if (times > MAX_RESUMES || idle > MAX_IDLE_RESUMES || pauseMs > limits.answerMs || left < 1)
-      throw lostAnswer('the event stream ended, and does not go on in time')
-    await pause(pauseMs, hangup)
-    const {
-      status,
-      headers: stated,
-      body,
-    } = await exchangeHttp(connection, {
-      method: 'GET',
-      headers: [
-        ...headers,
-        ...session.flatMap((id) => ['mcp-session-id', id]),
-        ...['accept', 'text/event-stream', 'accept-encoding', 'identity'],
-        ...['user-agent', USER_AGENT, 'last-event-id', from.lastEventId],
-      ],
-      body: null,
-      totalMs: left,
-      limitMs: limits.totalMs,
-      hangup,
-      authority: permit.authority,
-    })
-    if (status === 200 && mediaTypeOf(stated) === 'text/event-stream' && !isContentEncoded(stated))
-      return body
-    drainBody(body)
-    throw lostAnswer('the event stream ended, and its rest cannot be had', { status })
-  }
-  return async (from) => {
-    for (let place = from; ; place = { ...from, progressed: false }) {
-      try {
-        return await ask(place)
-      } catch (error) {
-        if (!(error instanceof McpUpstreamError) || error.outcomeUnknown) throw error
-        // Its server may be starting again.
-        if (error.kind !== 'unreachable')
-          throw lostAnswer('the rest of the event stream does not come', { cause: error })
-      }
-    }
-  }
-}
-
-const lostAnswer = (message: string, options: { readonly status?: number; readonly cause?: unknown } = {}) =>
-  mcpUpstreamFailure(message, { ...options, outcomeUnknown: true })
-
-/** Waits. Rejects with the reason why nobody waits any more. */
-const pause = (ms: number, { signal }: HangupSignal): Promise<void> =>
-  setTimeout(ms, undefined, { signal }).catch(() => {
-    throw signal.reason
-  })
 
 function textOf({ requestId, method, params }: McpUpstreamRequest): string | Buffer {
   if (params === null || typeof params === 'string') return requestMessage(requestId, method, params)
@@ -222,53 +133,16 @@ const post = (
   authority,
 })
 
-interface McpAnswerHead {
-  readonly status: number
-  readonly headers: ResponseHeaders
-  /** Ours on the wire. Only an error with an HTTP status of 400 and up may have none. */
-  readonly requestId: number
-}
-
-interface McpSingleAnswer extends McpAnswerHead {
-  readonly streamed: false
-  readonly response: UpstreamMessage
-  readonly waiting: Readonly<Record<string, string>>
-}
-
 const NO_HEADERS = {}
 
-export interface McpStreamedAnswer extends McpAnswerHead {
-  readonly streamed: true
-  readonly messages: AnswerMessages
-}
-
-/** An MCP server's answer: the response alone, or an event stream that ends with it. */
-export type McpAnswer = McpSingleAnswer | McpStreamedAnswer
-
-export interface ExpectedAnswer {
-  readonly requestId: number
-  readonly era: ProtocolEra
-  readonly credentials: UpstreamCredentials
-  readonly limits: SizeLimits
-  /** The account that the answer is counted on; null if no caller waits for it. */
-  readonly held: MemoryReservation | null
-  readonly resource: Pick<McpResource, 'resource_id' | 'endpoint_url' | 'auth_type'>
-  readonly hangup: HangupSignal
-  /** The session that the request was sent in: none, one without an id, or one that it named. */
-  readonly session: 'none' | 'unnamed' | 'named'
-  /** Called once, when nothing more can come. False: the upstream may still be at work on the request. */
-  readonly settled: (answered: boolean) => void
-  /** Has the rest of a stream that ended too early. Absent or null: a stream has none. */
-  readonly resume?: StreamResumption['resume']
-}
+const isEventStream = ({ status, headers }: McpResponseHead): boolean =>
+  status === 200 && mediaTypeOf(headers) === 'text/event-stream' && !isContentEncoded(headers)
 
 /** Reads an answer: whole, unless it is an event stream. Throws McpUpstreamError if it can be none. */
 export async function readMcpAnswer(head: McpResponseHead, expectation: ExpectedAnswer): Promise<McpAnswer> {
   const { status, headers, body } = head
   const { requestId, limits, held, settled, resume = null } = expectation
-  const isStream =
-    status === 200 && mediaTypeOf(headers) === 'text/event-stream' && !isContentEncoded(headers)
-  if (isStream) {
+  if (isEventStream(head)) {
     const read = (data: Buffer) => readCheckedEvent(data, expectation)
     const messages = new MessageStream(body, new EventReader(limits, held), read, { resume, settled })
     return { status, headers, requestId, streamed: true, messages }
@@ -279,7 +153,7 @@ export async function readMcpAnswer(head: McpResponseHead, expectation: Expected
     const whole = readEntireBody(body, limits.maxMessageBytes, held)
     const bytes = whole instanceof Promise ? await whole : whole
     const read =
-      status >= 400 ? errorIn(bytes, head, type, expectation) : readCheckedMessage(bytes, expectation)
+      status >= 400 ? readError(bytes, head, type, expectation) : readCheckedMessage(bytes, expectation)
     const response = read instanceof Promise ? await read : read
     if (kindOfMessage(response) !== 'response') throw mcpUpstreamFailure('the answer is not a response')
     const waiting = status >= 400 ? waitingHeaders(headers, expectation.credentials) : NO_HEADERS
@@ -303,92 +177,6 @@ function typeOf(head: McpResponseHead, expectation: ExpectedAnswer): string {
   throw mcpUpstreamFailure(`the answer is neither JSON nor an event stream${page}`, { status })
 }
 
-function statusFailure(
-  { status, headers }: Pick<McpResponseHead, 'status' | 'headers'>,
-  { resource, credentials }: Pick<ExpectedAnswer, 'resource' | 'credentials'>,
-  told?: HttpErrorReport,
-): McpUpstreamError {
-  const problem = statusProblem({
-    status,
-    headers,
-    endpoint: resource.endpoint_url,
-    hasCredentials: resource.auth_type !== 'none',
-    isHarmless: (text) => !echoesSecret(credentials, Buffer.from(text)),
-  })
-  return mcpUpstreamFailure(problem, { status, ...(told && { told }) })
-}
-
-/**
- * Reads the answer that came with an HTTP error: a JSON-RPC response with our id, or an error without any.
- * Throws McpUpstreamError if the body is anything else; `new_session` is its cure if the session is unknown.
- */
-async function errorIn(
-  bytes: Buffer,
-  head: Pick<McpResponseHead, 'status' | 'headers'>,
-  type: string,
-  expectation: ExpectedAnswer,
-): Promise<UpstreamMessage> {
-  const { status } = head
-  const { requestId, session } = expectation
-  const message = type === 'application/json' ? await messageIn(bytes, expectation) : null
-  const named = session === 'named'
-  if (session !== 'none' && sessionIsGone({ status, named, requestId, bytes, message })) {
-    throw mcpUpstreamFailure('the upstream does not know the session', { status, cure: 'new_session' })
-  }
-  // A refusal of this very request is for its caller; any other, and one with a challenge, is of our credentials.
-  const isChallenge = head.headers['www-authenticate'] !== undefined
-  if (status === 403 && (isChallenge || message?.value.id !== requestId))
-    throw statusFailure(head, expectation)
-  if (message === null || !answersRequest(message, requestId))
-    throw statusFailure(head, expectation, httpErrorReport(head.headers, bytes, type, expectation))
-  if (holdsSecret(message, expectation)) {
-    throw mcpUpstreamFailure('an answer holds the secret of our credentials', { status })
-  }
-  return message
-}
-
-/** Bytes. A longer text of a failure is replaced by our words. */
-const MAX_WORDS_BYTES = 16_384
-
-function httpErrorReport(
-  headers: ResponseHeaders,
-  bytes: Buffer,
-  type: string,
-  { credentials }: ExpectedAnswer,
-): HttpErrorReport {
-  const waiting = waitingHeaders(headers, credentials)
-  const isSmallJson = bytes.length <= MAX_WORDS_BYTES && /^application\/([\w.+-]+\+)?json$/.test(type)
-  const id = headers['x-request-id'] ?? headers['request-id']
-  return {
-    words: isSmallJson && !echoesSecret(credentials, bytes) ? wordsIn(bytes) : null,
-    headers: waiting,
-    requestId: typeof id === 'string' && /^[\x21-\x7e]{1,128}$/.test(id) ? id : null,
-  }
-}
-
-function wordsIn(bytes: Buffer): ErrorWords | null {
-  try {
-    return parseErrorWords(JSON.parse(bytes.toString()))
-  } catch {
-    // Its status is reported, in our words.
-    return null
-  }
-}
-
-const WAITING = /^(?:retry-after(?:-ms)?|(?:x-)?ratelimit-[a-z0-9-]{1,64})$/
-const MAX_WAITING = 16
-
-function waitingHeaders(headers: ResponseHeaders, credentials: UpstreamCredentials): Record<string, string> {
-  const all = Object.entries(headers).flatMap(([name, value]) =>
-    WAITING.test(name) && typeof value === 'string' && /^[\x20-\x7e]{1,256}$/.test(value)
-      ? [[name, value] as const]
-      : [],
-  )
-  return echoesSecret(credentials, Buffer.from(all.map(([, value]) => value).join('\n')))
-    ? {}
-    : Object.fromEntries(all.slice(0, MAX_WAITING))
-}
-
 function messageOf(bytes: Buffer, expectation: ExpectedAnswer): UpstreamMessage | Promise<UpstreamMessage> {
   return bytes.length <= MAX_INLINE_BYTES ? readMessage(bytes) : readLarge(bytes, largeOf(expectation))
 }
@@ -398,9 +186,15 @@ const largeOf = ({ credentials, hangup }: ExpectedAnswer) => ({
   traces: credentials.traces,
 })
 
-/** Tells of a small message whether it holds the secret of our credentials. */
-const holdsSecret = (message: UpstreamMessage, { credentials }: ExpectedAnswer): boolean =>
-  !isLargeMessage(message) && echoesSecret(credentials, message.bytes)
+async function readError(
+  bytes: Buffer,
+  head: McpResponseHead,
+  type: string,
+  expectation: ExpectedAnswer,
+): Promise<UpstreamMessage> {
+  const message = type === 'application/json' ? await messageIn(bytes, expectation) : null
+  return errorIn({ bytes, type, message }, head, expectation)
+}
 
 async function messageIn(bytes: Buffer, expectation: ExpectedAnswer): Promise<UpstreamMessage | null> {
   try {
@@ -410,13 +204,6 @@ async function messageIn(bytes: Buffer, expectation: ExpectedAnswer): Promise<Up
     // A page or nothing: it answers no request.
     return null
   }
-}
-
-/** Tells whether a message answers the request. Only an error may have no id. */
-function answersRequest(message: UpstreamMessage, requestId: number): boolean {
-  if (kindOfMessage(message) !== 'response') return false
-  const id = message.value.id ?? null
-  return id === requestId || id === null
 }
 
 function readCheckedMessage(
@@ -451,7 +238,7 @@ const isOfAnother = (message: UpstreamMessage, requestId: number): boolean =>
   kindOfMessage(message) === 'response' && message.value.id !== requestId
 
 function checkMessage(message: UpstreamMessage, expectation: ExpectedAnswer): UpstreamMessage {
-  if (holdsSecret(message, expectation))
+  if (holdsSecret(message, expectation.credentials))
     throw mcpUpstreamFailure('a message holds the secret of our credentials')
   // 2026-07-28, streamable HTTP: a server asks its questions in a result.
   if (kindOfMessage(message) === 'request' && expectation.era === 'modern')

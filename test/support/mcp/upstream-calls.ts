@@ -1,8 +1,8 @@
 import { CallHangup } from '../../../proxy/http/open-calls.ts'
+import type { McpAnswer } from '../../../proxy/mcp/upstream/answers.ts'
 import type { UpstreamCall } from '../../../proxy/mcp/upstream/client.ts'
 import type { FailureKind } from '../../../proxy/mcp/upstream/errors.ts'
 import type { UpstreamMessage } from '../../../proxy/mcp/upstream/message.ts'
-import type { McpAnswer } from '../../../proxy/mcp/upstream/request.ts'
 import { TOOL_CALL } from '../permit.ts'
 import { resourceAt } from './raw-upstream.ts'
 

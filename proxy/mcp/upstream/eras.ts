@@ -1,14 +1,52 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { JsonObject, UnknownRecord } from '../../../db/support/json.ts'
 import { hangupFromSignal, OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
+import type { HangupSignal, MemoryReservation } from '../../../plugins/plugin.ts'
 import { METHOD_NOT_FOUND, notificationMessage, UNSUPPORTED_VERSION } from '../protocol/json-text.ts'
-import { GATEWAY_IMPLEMENTATION, LEGACY_VERSIONS } from '../protocol/versions.ts'
+import { GATEWAY_IMPLEMENTATION, LEGACY_VERSIONS, MODERN_VERSION } from '../protocol/versions.ts'
+import type { McpAnswer } from './answers.ts'
 import { mcpUpstreamFailure, unknownRevisions } from './errors.ts'
 import { drainBody, exchangeHttp, type HeaderList, type ResponseHeaders } from './exchange.ts'
 import { errorCodeOf, responseResult, supportedIn, type UpstreamMessage } from './message.ts'
 import { offerOwnAnswer, ownAnswer, readFinalResponse } from './own-answers.ts'
-import { type McpAnswer, sendMcpRequest, sendOneWayMessage, type UpstreamTransport } from './request.ts'
+import { sendMcpRequest, sendOneWayMessage, type UpstreamPermit, type UpstreamTransport } from './request.ts'
 import type { SessionOpening, UpstreamSession } from './sessions.ts'
+
+export interface ModernCall {
+  readonly permit: UpstreamPermit
+  readonly resource: McpResource
+  readonly method: string
+  /** JSON text of the params object, as the upstream must see it; null for none. */
+  readonly params: string | Buffer | null
+  /** `mcp-name` and `mcp-param-*`. Any other is left out; the rest is put in here. */
+  readonly headers: Readonly<Record<string, string>>
+  readonly hangup: HangupSignal
+  /** The account that the answer is counted on; null if no caller waits for it. */
+  readonly held: MemoryReservation | null
+}
+
+/** Sends a request to an upstream of the modern era: closing the connection is all that cancels it. */
+export const callModern = (transport: UpstreamTransport, call: ModernCall): Promise<McpAnswer> =>
+  sendMcpRequest(transport, {
+    ...call,
+    requestId: transport.nextId(),
+    era: 'modern',
+    session: 'none',
+    headers: modernHeaders(call),
+    settled: NOTHING,
+  })
+
+const NOTHING = (): void => {}
+
+/** Makes the headers of every modern request, and those that repeat params. No other name passes. */
+function modernHeaders({ method, headers }: ModernCall): HeaderList {
+  const list = ['mcp-protocol-version', MODERN_VERSION, 'mcp-method', method]
+  for (const [written, value] of Object.entries(headers)) {
+    const name = written.toLowerCase()
+    if (name === 'mcp-name' || name.startsWith('mcp-param-')) list.push(name, value)
+  }
+  return list
+}
 
 /** The longest end of a session: nobody waits for its answer. ms. */
 const END_MS = 2_000
