@@ -6,12 +6,10 @@ import { Refusal } from '../../plugins/refusal.ts'
 import {
   isReadableText,
   quotesSecret,
-  quotesSecretSteps,
   quotesUnbroken,
   SecretScreen,
   type SecretTraces,
 } from '../../plugins/secrets/traces.ts'
-import { BYTES_AT_ONCE, runInSlices } from '../../plugins/turns.ts'
 import type { CallReport, Reply } from '../http/reply.ts'
 import { isRequestedModel, type ModelMismatches } from './answered-models.ts'
 import { answerTap } from './dialects/answer-tap.ts'
@@ -25,27 +23,32 @@ import {
   failureOfError,
   foreignAnswer,
   isForTheNext,
-  keyFailure,
   notConfiguredFailure,
   type ProviderAttempt,
   type ProviderFailure,
   refusalOfFailure,
   unreadAnswer,
-  unusableAnswer,
-  wordlessRefusal,
 } from './refusals.ts'
+import {
+  failedOf,
+  type ProviderAnswer,
+  passOnRefusal,
+  refuseQuoted,
+  refuseWith,
+  secretQuotedError,
+} from './refused-answer.ts'
 import { type LlmTarget, type ProviderTarget, providerRouting } from './routing.ts'
 import {
   abandonAnswer,
   discardAnswer,
   type LlmUpstream,
-  readWholeBody,
   type UpstreamAnswer,
   type UpstreamRequest,
 } from './upstream/answer.ts'
-
 import {
   hasCredentials,
+  isApiContent,
+  isEventStream,
   isReadableContent,
   providerRequestHeaders,
   requestIdOf,
@@ -54,30 +57,12 @@ import {
 } from './upstream/headers.ts'
 import type { IdempotencyKeys } from './upstream/idempotency-keys.ts'
 import { withQuery } from './upstream/provider.ts'
-import {
-  isJsonText,
-  providerSecretTraces,
-  readProviderWords,
-  readShortJson,
-  refusesKey,
-} from './upstream/words.ts'
+import { providerSecretTraces, readProviderWords } from './upstream/words.ts'
 
-/** Bytes. A provider's own refusal is read whole before it is passed on. */
-const MAX_ERROR_BODY = 1024 * 1024
 /** Bytes. The end of an answer so far: as much as shows an event that was cut in half. */
 const TAIL_LENGTH = 2
 
 export type LlmFacts = Arrival & Pick<JsonBody, 'body' | 'spans'> & { granted: CallPermit<LlmTarget> }
-
-interface ProviderAnswer {
-  readonly target: ProviderTarget
-  readonly answer: UpstreamAnswer
-  readonly failed: readonly ProviderAttempt[]
-  /** The time that the call has waited for providers until then. ms. */
-  readonly waitedMs: number
-  /** The instant at which the answer was there. ms of the monotonic clock. */
-  readonly cameAt: number
-}
 
 export interface LlmServices {
   readonly upstream: LlmUpstream
@@ -115,7 +100,7 @@ export function llmHandler(options: LlmOptions, services: LlmServices): (facts: 
     const answered = await firstAnswer(targets, facts, means)
     return answered.answer.status < 300
       ? passOnAnswer(answered, facts, means)
-      : passOnRefusal(answered, facts, means.secrets)
+      : { ...(await passOnRefusal(answered, facts, means.secrets)), report: () => reportOf(answered, {}) }
   }
 }
 
@@ -189,7 +174,7 @@ function outcomeOf(
   const answer = { ...came, headers }
   const failed = { provider: target.provider, status, headers }
   if (status < 300) {
-    if (isApiContent(answer)) return { answer }
+    if (isApiContent(headers)) return { answer }
     abandonAnswer(answer)
     const failure = isReadableContent(headers) ? foreignAnswer(failed) : unreadAnswer(failed)
     return { failure, mayTryNext: false }
@@ -254,67 +239,6 @@ function withModel(body: Buffer, span: JsonSpan | undefined, model: string): rea
   return [body.subarray(0, span.start), Buffer.from(JSON.stringify(model)), body.subarray(span.end)]
 }
 
-/** Accepts JSON and server-sent events that can be read (docs/threats.md#threat-38). */
-const isApiContent = ({ headers }: UpstreamAnswer): boolean =>
-  API_CONTENT.test(headers['content-type'] ?? '') && isReadableContent(headers)
-
-const API_CONTENT = /^(application\/([\w.+-]+\+)?json|text\/event-stream)\s*(;|$)/i
-
-async function refuseWith(failure: ProviderFailure, { failed }: ProviderAnswer): Promise<never> {
-  throw await refusalOfFailure(failure, [...failed, attemptOf(failure)])
-}
-
-const refuseQuoted = (answered: ProviderAnswer): Promise<never> =>
-  refuseWith(unusableAnswer(failedOf(answered), { cause: secretQuotedError() }), answered)
-
-const failedOf = ({ target: { provider }, answer }: ProviderAnswer) => ({ provider, ...answer })
-
-/** Passes on a provider's own refusal of this request, in our words if it has none. */
-async function passOnRefusal(
-  answered: ProviderAnswer,
-  { granted, held, hangup: { signal } }: LlmFacts,
-  secrets: SecretTraces,
-): Promise<Reply> {
-  const { target, answer } = answered
-  const { provider, model, headers: sent } = target
-  const { status, headers } = answer
-  let cause: unknown
-  const body = await readRefusal(answer, held).catch((error: unknown) => {
-    if (error instanceof Refusal) throw error
-    cause = error
-    return null
-  })
-  if (!sent.callerKey && refusesKey(status, body, [model, granted.target.model]))
-    return refuseWith(keyFailure(provider, status), answered)
-  if (body !== null) {
-    const quotes =
-      body.length > BYTES_AT_ONCE
-        ? await runInSlices(quotesSecretSteps(secrets, body), signal)
-        : quotesSecret(secrets, body)
-    if (quotes) return refuseQuoted(answered)
-  }
-  if (body === null) return refuseWith(wordlessRefusal(failedOf(answered), cause), answered)
-  const type = isApiContent(answer) ? {} : { 'content-type': 'application/json' }
-  return {
-    status,
-    headers: { ...responseHeaders(headers, sent.returns), ...type },
-    body,
-    report: () => reportOf(answered, {}),
-  }
-}
-
-/** Reads a refusal that is written in the form of its API; null if it is not, or longer than 1 MiB. */
-async function readRefusal(answer: UpstreamAnswer, held: LlmFacts['held']): Promise<Buffer | null> {
-  if (!isApiContent(answer)) return readShortJson(answer)
-  const body = await readWholeBody(answer, MAX_ERROR_BODY, held)
-  if (body === null || !isReadableText(body, true)) return null
-  return isEventStream(answer) || isJsonText(body) ? body : null
-}
-
-const isEventStream = ({ headers }: UpstreamAnswer): boolean =>
-  /^text\/event-stream/i.test(headers['content-type'] ?? '')
-
-const secretQuotedError = (): Error => new Error('the answer quotes a secret that providers are called with')
 function passOnAnswer(
   answered: ProviderAnswer,
   facts: LlmFacts,
@@ -344,7 +268,7 @@ function passOnAnswer(
     }
     return { status, headers, body, report }
   }
-  const isEvents = isEventStream(answer)
+  const isEvents = isEventStream(stated)
   // Tells proxies in between to pass each event on at once.
   if (isEvents) headers['x-accel-buffering'] = 'no'
   // So that a caller can tell a whole answer from a cut one.

@@ -198,6 +198,15 @@ export function joinHeaders(headers: Record<string, string | string[] | undefine
 export const isJsonAnswer = (headers: UpstreamHeaders): boolean =>
   /^application\/([\w.+-]+\+)?json\s*(;|$)/i.test(headers['content-type'] ?? '')
 
+/** Accepts JSON and server-sent events that can be read (docs/threats.md#threat-38). */
+export const isApiContent = (headers: UpstreamHeaders): boolean =>
+  API_CONTENT.test(headers['content-type'] ?? '') && isReadableContent(headers)
+
+const API_CONTENT = /^(application\/([\w.+-]+\+)?json|text\/event-stream)\s*(;|$)/i
+
+export const isEventStream = (headers: UpstreamHeaders): boolean =>
+  /^text\/event-stream/i.test(headers['content-type'] ?? '')
+
 export function isReadableContent({
   'content-encoding': encoding,
   'content-type': type = '',

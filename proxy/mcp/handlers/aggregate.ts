@@ -8,8 +8,8 @@ import { McpUpstreamError } from '../upstream/errors.ts'
 import { cursorOf, listItems } from '../upstream/large-message.ts'
 import { responseResult, type UpstreamMessage } from '../upstream/message.ts'
 import { ownAnswer, readFinalResponse } from '../upstream/own-answers.ts'
-import { refusalOfUpstream } from './relay.ts'
 import { callOf, type DispatchFacts, inEitherEra, upstreamEra } from './rewrite.ts'
+import { refusalOfUpstream } from './upstream-refusal.ts'
 
 /** The pages of one upstream's list that are read; a longer one is cut off. */
 const MAX_PAGES = 20

@@ -31,8 +31,9 @@ import type { CallerAnswer } from '../state/server-requests.ts'
 import { aggregateLists } from './aggregate.ts'
 import { AskingRounds } from './asking-rounds.ts'
 import { digestInTurns, joinedBytes } from './large-answer.ts'
-import { type RelayDependencies, refusalOfUpstream, relayCall } from './relay.ts'
+import { type RelayDependencies, relayCall } from './relay.ts'
 import { canBeAskedOnStream, type DispatchFacts, upstreamEra } from './rewrite.ts'
+import { refusalOfUpstream } from './upstream-refusal.ts'
 
 export interface McpHandlerDependencies extends RelayDependencies {
   readonly registry: McpRegistry

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { HangupSignal } from '../../../plugins/plugin.ts'
-import { Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
 import type { CallReport, Reply } from '../../http/reply.ts'
 import { MAX_INLINE_BYTES } from '../aside/aside.ts'
 import { type CallDestination, stateOwnerOf } from '../gate/checks.ts'
@@ -22,7 +22,7 @@ import type { RequestStates } from '../state/request-state.ts'
 import type { ServerRequests } from '../state/server-requests.ts'
 import type { McpAnswer, McpStreamedAnswer } from '../upstream/answers.ts'
 import type { McpUpstream } from '../upstream/client.ts'
-import { limitSentence, McpUpstreamError } from '../upstream/errors.ts'
+import { McpUpstreamError } from '../upstream/errors.ts'
 import type { AnswerMessages } from '../upstream/events.ts'
 import { knownList } from '../upstream/large-message.ts'
 import { messageObject, responseResult, type UpstreamMessage } from '../upstream/message.ts'
@@ -39,6 +39,7 @@ import {
   rewriteResult,
   upstreamEra,
 } from './rewrite.ts'
+import { refusalOfUpstream, retryDetail } from './upstream-refusal.ts'
 
 export interface RelayDependencies {
   readonly upstream: McpUpstream
@@ -55,53 +56,6 @@ export const relayCall = (
   facts: DispatchFacts,
   destination: CallDestination,
 ): Promise<Reply> => new RelayedCall(sources, facts, destination).reply()
-
-export function refusalOfUpstream(
-  error: unknown,
-  resource: McpResource,
-  tool: string | null = null,
-): unknown {
-  if (!(error instanceof McpUpstreamError)) return error
-  const { status, told, outcomeUnknown } = error
-  const message = failureMessage(error)
-  return new Refusal(failureReason(error), {
-    cause: error,
-    detail: {
-      resource: resource.name,
-      ...(tool !== null && { tool }),
-      ...(status !== null && { upstream_status: status }),
-      ...retryDetail(told?.headers),
-      ...(outcomeUnknown && { outcome: 'unknown' }),
-    },
-    ...(message !== undefined && { message }),
-    headers: { ...told?.headers, ...(isCredentialsFailure(error) && { 'x-should-retry': 'false' }) },
-    ...(told?.requestId && { report: { upstream_request_id: told.requestId } }),
-  })
-}
-
-function failureReason({ kind, status }: McpUpstreamError): RefusalReason {
-  if (kind === 'unreachable' || kind === 'timeout') return 'mcp_unreachable'
-  return status === 429 ? 'mcp_rate_limited' : 'mcp_failed'
-}
-
-const isCredentialsFailure = ({ status }: McpUpstreamError): boolean => status === 401 || status === 403
-
-/** Says what a caller can do about a failure; undefined if the reason's own sentence says it all. */
-function failureMessage(error: McpUpstreamError): string | undefined {
-  const { limit, status, told, outcomeUnknown } = error
-  if (outcomeUnknown)
-    return "The MCP server's answer was lost. It may have done the work: look before you call again."
-  if (limit !== null) return limitSentence(limit)
-  if (isCredentialsFailure(error))
-    return "The MCP server refused this gateway's credentials. Tell the operator."
-  return told?.words ? `The MCP server answered ${status}: ${told.words.message}` : undefined
-}
-
-/** States, for a client that sees no headers, when to call again. */
-function retryDetail(headers: Readonly<Record<string, string>> = {}): { readonly retry_after?: string } {
-  const after = headers['retry-after']
-  return after === undefined ? {} : { retry_after: after }
-}
 
 interface RenderedResponse {
   readonly body: Buffer
