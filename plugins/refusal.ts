@@ -495,3 +495,10 @@ export function unprocessableBody(errors: readonly FieldError[]): Refusal {
   const message = first ? `${first.field}: ${first.message}` : REFUSAL_REASONS.body_unprocessable.message
   return new Refusal('body_unprocessable', { message, detail: { errors } })
 }
+
+/** Makes the refusal of something that is not there, in words of its own. */
+export const notFound = (message: string): Refusal => new Refusal('not_found', { message })
+
+/** Makes the refusal of what contradicts the present state, in words of its own. */
+export const conflict = (message: string, cause?: unknown): Refusal =>
+  new Refusal('conflict', { message, cause })

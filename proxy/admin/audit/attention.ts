@@ -10,7 +10,7 @@ import { eventLoopTurn } from '../../../plugins/turns.ts'
 import { commitChange } from '../operation/change.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { PRINCIPAL_KINDS } from '../operation/kinds.ts'
-import { operation, readOperation } from '../operation/operation.ts'
+import { emptyOperation, readOperation } from '../operation/operation.ts'
 import { instant } from '../operation/shapes.ts'
 import { parseLedgerPage, throwLedgerRefusal } from './audit.ts'
 
@@ -143,7 +143,7 @@ export const listDeferrals = readOperation({
 })
 
 /** Puts a card of Attention off, for everybody. No route of the API has it. */
-export const deferCard = operation({
+export const deferCard = emptyOperation({
   name: 'deferCard',
   demands: 'admin.grant',
   action: 'admin.attention_deferred',
@@ -157,8 +157,6 @@ export const deferCard = operation({
     }),
   },
   harmless: true,
-  output: z.undefined(),
-  status: 204,
   reasons: ['proposals_full', 'audit_unavailable'],
   run: async (context, { body: { hours, ...said } }, caller) => {
     const { database } = context
@@ -173,6 +171,5 @@ export const deferCard = operation({
       detail: { ...said, until: new Date(until).toISOString() },
       statements: putDeferral(database, { ...said, until, at, by: actor.id }),
     })
-    return { value: undefined }
   },
 })

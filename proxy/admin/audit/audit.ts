@@ -166,7 +166,6 @@ const verifies = {
   demands: 'admin.audit',
   action: 'admin.read',
   takes: {},
-  status: 200,
   reasons: [],
 } as const
 

@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { countUnsealed, currentTree, newestCheckpoint, treeKeysOf } from '../../../db/ledger/tree/store.ts'
 import { noteEntry } from '../../../plugins/audit/entries.ts'
-import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
-import { operation, readOperation } from '../operation/operation.ts'
+import { notFound, unprocessableBody } from '../../../plugins/refusal.ts'
+import { emptyOperation, readOperation } from '../operation/operation.ts'
 import { anchorStanding, instant } from '../operation/shapes.ts'
 import { packOf } from './pack.ts'
 import { notSealed, scopeOf } from './scope.ts'
@@ -70,7 +70,7 @@ export const packEvidence = readOperation({
 })
 
 /** POST /v1/admin/audit/reviewed: an operator says that a period was reviewed, and under which checkpoint. */
-export const reviewAudit = operation({
+export const reviewAudit = emptyOperation({
   name: 'reviewAudit',
   demands: 'admin.audit',
   action: 'audit.reviewed',
@@ -83,8 +83,6 @@ export const reviewAudit = operation({
       note: z.string().max(1_000).exactOptional(),
     }),
   },
-  output: z.undefined(),
-  status: 204,
   harmless: true,
   reasons: ['not_found'],
   example: { since: '2026-01-01T00:00:00Z', until: '2026-04-01T00:00:00Z', checkpoint: 1 },
@@ -99,9 +97,7 @@ export const reviewAudit = operation({
       .limit(1)
       .executeTakeFirst()
     if (!stored)
-      throw new Refusal('not_found', {
-        message: `No checkpoint of ${size} rows was signed. GET /v1/admin/log names the newest.`,
-      })
+      throw notFound(`No checkpoint of ${size} rows was signed. GET /v1/admin/log names the newest.`)
     const detail = {
       since,
       until,
@@ -111,6 +107,5 @@ export const reviewAudit = operation({
     }
     const entry = { ...noteEntry({ action: 'audit.reviewed', detail }, at, configDigest), request_id: id }
     await ledger.commit({ entries: [{ ...entry, principal_id: actor.id, principal_type: 'operator' }] })
-    return { value: undefined }
   },
 })

@@ -10,7 +10,7 @@ import {
 import { firstCertificateOf } from '../../../certs/x509/x509.ts'
 import { type CertificateHolder, certificateHolders, settleIssuers } from '../../../db/principals/issuers.ts'
 import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
+import { conflict, Refusal } from '../../../plugins/refusal.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
 import { resolveChanges } from '../conditions/resolve.ts'
 import { runRehearsal, windowOf } from '../conditions/run.ts'
@@ -96,7 +96,6 @@ export const showRotation = operation({
     "Shows the organisation's CA, the one that replaces it, and who still holds certificates of the old one.",
   takes: {},
   output: rotation,
-  status: 200,
   revised: true,
   reasons: [],
   run: (context, _input, { at }) => rotationResult(context, at),
@@ -107,7 +106,6 @@ const STEP = {
   twoPersonKind: 'trust',
   object: (context: AdminContext): Promise<RevisionedObject> => revisionedCas(context),
   output: previewedRotation,
-  status: 200,
   conditional: true,
   revised: true,
   reasons: ['conflict', 'precondition_failed', 'audit_unavailable'],
@@ -129,7 +127,7 @@ export const prepareCa = operation({
     const { at } = caller
     const before = await readCas(context, ifMatch)
     if (before.stored.rotation)
-      throw wrongPhase('A CA is being replaced already. Finish that first, or cancel it.')
+      throw conflict('A CA is being replaced already. Finish that first, or cancel it.')
     const next = await context.rotation
       .prepare(before, { organisation, trustDomain, scope, at })
       .catch(refuseUnpreparable)
@@ -145,7 +143,7 @@ export const prepareCa = operation({
 function refuseUnpreparable(error: unknown): never {
   if (error instanceof Refusal) throw error
   const message = error instanceof Error ? error.message : String(error)
-  throw new Refusal('conflict', { message: `The next CA cannot be made: ${message}.`, cause: error })
+  throw conflict(`The next CA cannot be made: ${message}.`, error)
 }
 
 /**
@@ -162,7 +160,7 @@ export const issueByNextCa = operation({
   run: async (context, { ifMatch }, caller) => {
     const before = await readCas(context, ifMatch)
     if (before.stored.rotation?.phase !== 'prepared')
-      throw wrongPhase('No CA is prepared. Prepare the next one first.')
+      throw conflict('No CA is prepared. Prepare the next one first.')
     const next = swapRotation(before.stored, caller.at)
     await step(context, caller, before, next, {
       action: 'ca.rotation_issued',
@@ -294,15 +292,13 @@ function endOtherCa(context: AdminContext, caller: AdminCaller, { phase, action,
 
 function checkPhase({ rotation: open }: StoredAuthority, phase: RotationPhase): void {
   if (open?.phase === phase) return
-  if (phase === 'prepared') throw wrongPhase('No CA is being replaced: there is nothing to cancel.')
-  throw wrongPhase(
+  if (phase === 'prepared') throw conflict('No CA is being replaced: there is nothing to cancel.')
+  throw conflict(
     open
       ? 'The next CA does not issue yet: nothing can be finished.'
       : 'No CA is being replaced. Prepare the next one first.',
   )
 }
-
-const wrongPhase = (message: string): Refusal => new Refusal('conflict', { message })
 
 const stillHeld = (out: readonly CertificateHolder[]): Refusal =>
   new Refusal('ca_relied_on', {

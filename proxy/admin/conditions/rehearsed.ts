@@ -2,7 +2,7 @@ import { hash, randomBytes } from 'node:crypto'
 import type { z } from 'zod'
 import { deleteRehearsals, findRehearsal, insertRehearsal } from '../../../db/rehearsal/store.ts'
 import { timestamp } from '../../../db/support/statement.ts'
-import { Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
+import { notFound, Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
 import { commitChange } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import type { ResolvableChange, ResolvedChanges } from './resolve.ts'
@@ -117,10 +117,7 @@ export async function checkNamedRehearsal(
   at: number,
 ): Promise<string> {
   const found = await findRehearsal(database, named)
-  if (!found)
-    throw new Refusal('not_found', {
-      message: 'There is no rehearsal with this id. Rehearse the change again.',
-    })
+  if (!found) throw notFound('There is no rehearsal with this id. Rehearse the change again.')
   const stale = (message: string) => new Refusal('precondition_failed', { message })
   if (found.changes !== text) throw stale('This rehearsal is about another change. Rehearse this one.')
   if (at - Date.parse(found.created_at) > FRESH_MS)

@@ -2,12 +2,12 @@ import { z } from 'zod'
 import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
 import { type AttachedCa, attachCa, detachCa, listAttachedCas } from '../../../db/principals/attached-cas.ts'
 import { type CaReliance, caReliance, noAgentTrustsOnly } from '../../../db/principals/trusted-cas.ts'
-import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
+import { notFound, Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
 import { certificateThread } from '../operation/certificate-thread.ts'
 import { commitChange } from '../operation/change.ts'
 import type { AdminContext } from '../operation/context.ts'
-import { EMPTY_RESULT, operation, readOperation } from '../operation/operation.ts'
+import { emptyOperation, operation, readOperation } from '../operation/operation.ts'
 import { instant, passedOverBlocks, passedOverOf, pemText, sha256 } from '../operation/shapes.ts'
 
 // An enrollment, and the first call of a rotated SVID, build a chain among all of them.
@@ -120,15 +120,13 @@ const lockOut = z
  * DELETE /v1/admin/ca/{digest}: enrolls nothing new, and vouches for nobody. A pinned certificate stays.
  * Refuses with `ca_relied_on`, naming them, if SPIFFE agents rest on it alone, unless `lock_out` is set.
  */
-export const detachCaByDigest = operation({
+export const detachCaByDigest = emptyOperation({
   name: 'detachCa',
   demands: 'admin.settings',
   action: 'ca.detached',
   twoPersonKind: 'trust',
   summary: 'Detaches a CA. Certificates that are pinned stay pinned.',
   takes: { params: z.object({ digest: z.string() }), query: z.object({ lock_out: lockOut }) },
-  output: z.undefined(),
-  status: 204,
   reasons: ['not_found', 'ca_relied_on', 'audit_unavailable'],
   resembles: async ({ database }, { params: { digest }, query: { lock_out: locksOut } }) => {
     const { named = [] } = (await caReliance(database, eventLoopTurn)).get(digest) ?? {}
@@ -137,10 +135,7 @@ export const detachCaByDigest = operation({
   run: async (context, { params: { digest }, query: { lock_out: locksOut } }, caller) => {
     const { database } = context
     const found = (await listAttachedCas(database)).find((ca) => ca.digest === digest)
-    if (!found)
-      throw new Refusal('not_found', {
-        message: 'No CA with this digest is attached. GET /v1/admin/ca lists those that are.',
-      })
+    if (!found) throw notFound('No CA with this digest is attached. GET /v1/admin/ca lists those that are.')
     const { alone = 0, named = [] } = (await caReliance(database, eventLoopTurn)).get(digest) ?? {}
     if (alone > 0 && !locksOut) {
       throw new Refusal('ca_relied_on', { detail: { agents: [...named], agents_alone: alone } })
@@ -151,7 +146,6 @@ export const detachCaByDigest = operation({
       assertions: locksOut ? [] : [noAgentTrustsOnly(database, digest)],
       statements: [detachCa(database, digest)],
     })
-    return EMPTY_RESULT
   },
 })
 

@@ -4,7 +4,7 @@ import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
 import { isAnythingIssued, nothingIssued } from '../../../db/principals/issued.ts'
 import { insertSetting, readSetting, writeSetting } from '../../../db/settings.ts'
 import { timestamp } from '../../../db/support/statement.ts'
-import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
+import { conflict, unprocessableBody } from '../../../plugins/refusal.ts'
 import type { OrganisationNames } from '../../boot/names.ts'
 import { DOT_SEGMENTS, ORGANISATION_PATTERN, TRUST_DOMAIN_PATTERN } from '../../boot/settings.ts'
 import { commitChanges } from '../operation/change.ts'
@@ -72,7 +72,6 @@ export const setOrganisation = operation({
   summary: 'Names organisation and trust domain, once. If a name changes, makes a new CA for them.',
   takes: { body: answer },
   output: organisationResult,
-  status: 200,
   example: { org: 'initech', trust_domain: 'initech.example' },
   reasons: [
     'conflict',
@@ -85,14 +84,12 @@ export const setOrganisation = operation({
     const { naming } = context
     const { at } = caller
     if (await isAnswered(context))
-      throw new Refusal('conflict', {
-        message: 'The organisation has already been named. Keep its name: certificates contain it.',
-      })
+      throw conflict('The organisation has already been named. Keep its name: certificates contain it.')
     const fixed = await fixedIn(context)
     const names = newNames(context, body, fixed)
     const remade = names.organisation !== context.organisation || names.trustDomain !== context.trustDomain
     if (remade && context.authority.rotation !== null)
-      throw new Refusal('conflict', { message: 'The CA is being replaced. Finish that first, or cancel it.' })
+      throw conflict('The CA is being replaced. Finish that first, or cancel it.')
     const attached = body.attach && (await prepareCaAttachment(context, body.attach, at))
     const made = remade ? await naming.makeAuthority(names, at) : null
     const value = {

@@ -8,7 +8,7 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import { hashSecret, SECRET_MAX_BYTES, SECRET_MIN_BYTES } from '../../../plugins/secrets/hash.ts'
 import { commitChange, commitChanges } from '../operation/change.ts'
 import type { AdminCaller } from '../operation/context.ts'
-import { EMPTY_RESULT, operation, readOperation } from '../operation/operation.ts'
+import { emptyOperation, readOperation } from '../operation/operation.ts'
 import { instant } from '../operation/shapes.ts'
 import { reachableOwners } from '../operators/owners.ts'
 
@@ -26,7 +26,7 @@ export const secretText = z
  * POST /v1/admin/secret/rotate: stores the hash of a new operator secret, which ends the old one and the
  * environment variable's at once (spec §5.1). A disabled one stays so, unless the machine itself sets it.
  */
-export const rotateSecret = operation({
+export const rotateSecret = emptyOperation({
   name: 'rotateSecret',
   demands: 'admin.operators',
   action: 'admin.secret_rotated',
@@ -35,8 +35,6 @@ export const rotateSecret = operation({
     'This change needs a second operator, but a new secret is not kept until then. On the gateway’s own machine, run make admin-secret.',
   summary: 'Sets a new operator secret. The previous one stops working at once.',
   takes: { body: z.strictObject({ new_secret: secretText }) },
-  output: z.undefined(),
-  status: 204,
   reasons: ['audit_unavailable'],
   run: async (context, { body: { new_secret: secret } }, caller) => {
     const { database } = context
@@ -50,7 +48,6 @@ export const rotateSecret = operation({
       ...(enables ? [enableSecret(database)] : []),
     ]
     await commitChanges(context, caller, { statements, notes })
-    return EMPTY_RESULT
   },
 })
 
@@ -81,19 +78,17 @@ export const showSecret = readOperation({
  * POST /v1/admin/secret/disable. Refuses with `last_owner` if no holder of `admin.operators` has a
  * certificate or a way in by the identity provider.
  */
-export const disableSecret = operation({
+export const disableSecret = emptyOperation({
   name: 'disableSecret',
   demands: 'admin.operators',
   action: 'admin.secret_disabled',
   twoPersonKind: 'settings',
   summary: 'Disables the operator secret. Only the gateway’s own machine can enable it again.',
   takes: {},
-  output: z.undefined(),
-  status: 204,
   reasons: ['last_owner', 'audit_unavailable'],
   run: async (context, _input, caller) => {
     const { database } = context
-    if ((await readSecret(database)).disabled) return EMPTY_RESULT
+    if ((await readSecret(database)).disabled) return
     const [owner] = await reachableOwners(context, caller.at)
     if (!owner)
       throw new Refusal('last_owner', {
@@ -109,12 +104,11 @@ export const disableSecret = operation({
         endSessionsBySecret(database),
       ],
     })
-    return EMPTY_RESULT
   },
 })
 
 /** POST /v1/admin/secret/enable: refused with `machine_only` but on the control socket. */
-export const enableSecretAgain = operation({
+export const enableSecretAgain = emptyOperation({
   name: 'enableSecret',
   demands: 'admin.operators',
   action: 'admin.secret_enabled',
@@ -122,14 +116,11 @@ export const enableSecretAgain = operation({
   cannotWait: 'Do this on the gateway’s own machine, over the control socket.',
   summary: 'Enables the operator secret again. Works on the control socket only.',
   takes: {},
-  output: z.undefined(),
-  status: 204,
   reasons: ['machine_only', 'audit_unavailable'],
   run: async (context, _input, caller) => {
     if (!isOfMachine(caller)) throw new Refusal('machine_only')
     const { database } = context
-    if (!(await readSecret(database)).disabled) return EMPTY_RESULT
+    if (!(await readSecret(database)).disabled) return
     await commitChange(context, caller, { ...ENABLED, statements: [enableSecret(database)] })
-    return EMPTY_RESULT
   },
 })

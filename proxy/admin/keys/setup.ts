@@ -2,12 +2,12 @@ import { createHmac, hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { z } from 'zod'
 import { insertSetting } from '../../../db/settings.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
+import { conflict, Refusal } from '../../../plugins/refusal.ts'
 import type { StoredSecret } from '../../../plugins/secrets/admin-secret.ts'
 import { hashSecret } from '../../../plugins/secrets/hash.ts'
 import { FailureThrottle, senderOf } from '../../../plugins/secrets/throttle.ts'
 import { commitChange } from '../operation/change.ts'
-import { EMPTY_RESULT, operation } from '../operation/operation.ts'
+import { emptyOperation } from '../operation/operation.ts'
 import { secretText } from './secret.ts'
 
 // Without the letters and digits that are read for one another. 20 of 32: 100 bits.
@@ -28,15 +28,11 @@ export function setupGate(stored: () => Promise<StoredSecret>): Plugin<Arrival, 
         const { hash, disabled } = await stored()
         isStored = hash !== ''
         if (disabled)
-          throw new Refusal('conflict', {
-            message:
-              'The operator secret is disabled. Use the certificate of an operator, or enable it on the machine of the gateway.',
-          })
+          throw conflict(
+            'The operator secret is disabled. Use the certificate of an operator, or enable it on the machine of the gateway.',
+          )
       }
-      if (isStored)
-        throw new Refusal('conflict', {
-          message: 'An operator secret is already set. Send it as X-Admin-Secret.',
-        })
+      if (isStored) throw conflict('An operator secret is already set. Send it as X-Admin-Secret.')
       return {}
     },
   }
@@ -55,14 +51,12 @@ export class FirstBootSetup {
    * POST /v1/admin/setup: stores the first operator secret. If two do so at once one wins, the other is a
    * `conflict`.
    */
-  readonly operation = operation({
+  readonly operation = emptyOperation({
     name: 'setUp',
     demands: 'admin.operators',
     action: 'admin.secret_rotated',
     summary: 'Sets the first operator secret, with the code that the service printed at its start.',
     takes: { body: setup },
-    output: z.undefined(),
-    status: 204,
     reasons: ['admin_throttled', 'admin_secret_invalid', 'conflict', 'audit_unavailable'],
     example: { setup_code: 'ABCDE-FGHJK-LMNPQ-RSTUV', new_secret: 'correct-horse-battery' },
     run: async (context, { body: { setup_code: code, new_secret: secret } }, caller) => {
@@ -72,7 +66,6 @@ export class FirstBootSetup {
       const statements = [insertSetting(context.database, 'admin_secret_hash', stored, at)]
       const detail = { secret_sha256: hash('sha256', stored) }
       await commitChange(context, caller, { action: 'admin.secret_rotated', detail, statements })
-      return EMPTY_RESULT
     },
   })
 

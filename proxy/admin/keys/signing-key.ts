@@ -34,7 +34,6 @@ export const rotateAuditKey = operation({
   summary: 'Signs checkpoints of the ledger with a new key. The previous key signs too for one day.',
   takes: {},
   output: z.strictObject({ key: z.string().meta({ description: 'The verifier key (C2SP signed-note).' }) }),
-  status: 200,
   reasons: ['conflict'],
   run: async ({ configDigest, rotateAuditKey }, _input, { id, at, actor }) => {
     const rotate = refusedIfResealed(rotateAuditKey)
@@ -59,7 +58,6 @@ export const rotateTokenSigningKey = operation({
   summary: 'Signs access tokens with a new key. Tokens of the previous key stay valid until they expire.',
   takes: {},
   output: z.strictObject({ kid: z.string() }),
-  status: 200,
   reasons: ['conflict'],
   run: async ({ configDigest, rotateSigningKey }, _input, { id, at, actor }) => {
     const rotate = refusedIfResealed(rotateSigningKey)

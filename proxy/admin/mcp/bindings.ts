@@ -8,11 +8,11 @@ import {
 } from '../../../db/mcp/bindings.ts'
 import { findMcpResource, type McpResource } from '../../../db/mcp/resources.ts'
 import { findPrincipal, findPrincipalOf, type PrincipalRecord } from '../../../db/principals/read.ts'
-import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
+import { notFound, unprocessableBody } from '../../../plugins/refusal.ts'
 import { eventLoopTurn, mapInBatches } from '../../../plugins/turns.ts'
 import { changeAuthor, commitChange } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
-import { EMPTY_RESULT, operation, readOperation } from '../operation/operation.ts'
+import { emptyOperation, operation, readOperation } from '../operation/operation.ts'
 import { author, instant } from '../operation/shapes.ts'
 import { serializedByPrincipal } from '../principals/authority.ts'
 
@@ -125,7 +125,7 @@ export const getBinding = readOperation({
 })
 
 /** DELETE /v1/admin/mcp-resources/bindings/{binding_id}: holds at the principal's very next call. */
-export const revokeBinding = operation({
+export const revokeBinding = emptyOperation({
   name: 'deleteMcpBinding',
   demands: 'admin.grant',
   action: 'mcp_binding.revoked',
@@ -139,8 +139,6 @@ export const revokeBinding = operation({
     const { principal_id: principal, resource_id: resource } = await bindingOf(context, bindingId)
     return [{ principal, resource, bound: false }]
   },
-  output: z.undefined(),
-  status: 204,
   reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
   run: async (context, { params: { binding_id: bindingId } }, caller) => {
     const revoked = await bindingOf(context, bindingId)
@@ -150,7 +148,6 @@ export const revokeBinding = operation({
       detail: detailOf(revoked, await findPrincipal(context.database, type, id)),
       statements: [deleteMcpBinding(context.database, revoked.binding_id)],
     })
-    return EMPTY_RESULT
   },
 })
 
@@ -160,9 +157,7 @@ const REVISION = 1
 async function bindingOf({ database }: AdminContext, bindingId: string): Promise<NamedMcpBinding> {
   const [found] = await listMcpBindings(database, { bindingId })
   if (!found)
-    throw new Refusal('not_found', {
-      message: 'There is no binding with this id. GET /v1/admin/mcp-resources/bindings lists them.',
-    })
+    throw notFound('There is no binding with this id. GET /v1/admin/mcp-resources/bindings lists them.')
   return found
 }
 

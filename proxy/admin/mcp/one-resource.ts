@@ -1,6 +1,6 @@
 import { findMcpResource, type McpResource } from '../../../db/mcp/resources.ts'
 import { listMcpTools } from '../../../db/mcp/tools.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
+import { notFound } from '../../../plugins/refusal.ts'
 import { applyRead } from '../../mcp/pinning/apply-read.ts'
 import { inspectWithin } from '../../mcp/pinning/inspect.ts'
 import { commitChanges, isOvertaken, retryIfOvertaken } from '../operation/change.ts'
@@ -33,10 +33,7 @@ export async function readAndStoreUpstream(
 
 export async function mcpResource({ database }: AdminContext, id: string): Promise<McpResource> {
   const found = await findMcpResource(database, id)
-  if (!found)
-    throw new Refusal('not_found', {
-      message: 'There is no MCP resource with this id. GET /v1/admin/mcp-resources lists them.',
-    })
+  if (!found) throw notFound('There is no MCP resource with this id. GET /v1/admin/mcp-resources lists them.')
   return found
 }
 

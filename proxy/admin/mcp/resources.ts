@@ -20,7 +20,7 @@ import { eventLoopTurn } from '../../../plugins/turns.ts'
 import { introductionOf } from '../../mcp/pinning/introduction.ts'
 import { changeAuthor, commitChange } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
-import { EMPTY_RESULT, operation, readOperation, requireCapability } from '../operation/operation.ts'
+import { emptyOperation, operation, readOperation, requireCapability } from '../operation/operation.ts'
 import { resourceParams } from '../operation/shapes.ts'
 import {
   endpointFault,
@@ -130,7 +130,6 @@ export const patchMcpResource = operation({
     return Object.keys(demands).length > 0 ? [{ resource, ...demands }] : []
   },
   output: resourceDetail,
-  status: 200,
   conditional: true,
   revised: true,
   fromStrangers: true,
@@ -225,7 +224,7 @@ const pickFields = (fields: McpResourceFields, names: readonly Field[]): Partial
   Object.fromEntries(names.map((name) => [name, fields[name]]))
 
 /** DELETE /v1/admin/mcp-resources/{resource_id}: with its tools and its bindings. */
-export const removeMcpResource = operation({
+export const removeMcpResource = emptyOperation({
   name: 'deleteMcpResource',
   demands: 'admin.tools',
   action: 'mcp_resource.deleted',
@@ -236,8 +235,6 @@ export const removeMcpResource = operation({
   rehearses: async (context, { params: { resource_id: id } }) => [
     { resource: (await mcpResource(context, id)).resource_id, enabled: false },
   ],
-  output: z.undefined(),
-  status: 204,
   conditional: true,
   reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
   run: async (context, { params: { resource_id: id }, ifMatch }, caller) => {
@@ -248,7 +245,6 @@ export const removeMcpResource = operation({
         statements: deleteMcpResource(context.database, resource),
       }),
     )
-    return EMPTY_RESULT
   },
 })
 
@@ -262,7 +258,6 @@ export const refreshMcpResource = operation({
   summary: 'Reads an MCP server again. The answer is 200 even if it cannot be read: see last_error.',
   takes: { params: resourceParams },
   output: resourceDetail,
-  status: 200,
   revised: true,
   fromStrangers: true,
   reasons: ['not_found', 'audit_unavailable'],

@@ -4,7 +4,7 @@ import { type McpResource, raiseMcpRevision } from '../../../db/mcp/resources.ts
 import { storeServerFacts } from '../../../db/mcp/server-facts.ts'
 import { approveMcpTool, listMcpTools, REJECTED_FLAG, rejectMcpTool } from '../../../db/mcp/tools.ts'
 import type { JsonObject } from '../../../db/support/json.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
+import { conflict, notFound, Refusal } from '../../../plugins/refusal.ts'
 import {
   instructionsDigest,
   introductionDigest,
@@ -38,7 +38,6 @@ export const approveIntroduction = operation({
   summary: 'Approves what a server says about itself, with its instructions, by the digest that was read.',
   takes: { params: resourceParams, body: approval },
   output: resourceDetail,
-  status: 200,
   revised: true,
   fromStrangers: true,
   reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
@@ -47,9 +46,7 @@ export const approveIntroduction = operation({
       const { server_facts: facts } = resource
       const pending = pendingIntroduction(facts)
       if (pending === null)
-        throw new Refusal('conflict', {
-          message: 'This server says nothing new about itself. Refresh it to read it again.',
-        })
+        throw conflict('This server says nothing new about itself. Refresh it to read it again.')
       if (introductionDigest(pending) !== digest) throw new Refusal('precondition_failed')
       const { serverInfo: _, instructions: __, waits: ___, ...others } = facts ?? {}
       const approved = introductionOf(facts)
@@ -96,7 +93,6 @@ export const approveTool = operation({
     tool,
   }),
   output: resourceDetail,
-  status: 200,
   revised: true,
   fromStrangers: true,
   reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
@@ -125,7 +121,6 @@ export const rejectTool = operation({
   summary: 'Rejects the pending definition of a tool, by the digest that was read: it stays in quarantine.',
   takes: { params: resourceParams.extend({ tool: z.string() }), body: approval },
   output: resourceDetail,
-  status: 200,
   revised: true,
   fromStrangers: true,
   reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
@@ -135,9 +130,7 @@ export const rejectTool = operation({
       const { pending, flags } = await requireWaitingDefinition(context, resource, tool)
       if (digest !== pending) throw new Refusal('precondition_failed')
       if (flags.includes(REJECTED_FLAG))
-        throw new Refusal('conflict', {
-          message: 'This definition is rejected already. Nothing is left to do.',
-        })
+        throw conflict('This definition is rejected already. Nothing is left to do.')
       const { database } = context
       const { resource_id: resourceId, name, revision } = resource
       await commitChange(context, caller, {
@@ -165,15 +158,10 @@ async function requireWaitingDefinition(
   name: string,
 ) {
   const tool = (await listMcpTools(database, id)).find((one) => one.name === name)
-  if (!tool)
-    throw new Refusal('not_found', {
-      message: 'This resource has no tool with this name. GET the resource lists its tools.',
-    })
+  if (!tool) throw notFound('This resource has no tool with this name. GET the resource lists its tools.')
   const { state, pending_digest: pending, digest: previous } = tool
   if (state === 'gone' || pending === null) {
-    throw new Refusal('conflict', {
-      message: 'No definition of this tool is waiting for approval. Refresh the server to read it again.',
-    })
+    throw conflict('No definition of this tool is waiting for approval. Refresh the server to read it again.')
   }
   if (!tool.pending_is_whole) throw new Refusal('precondition_failed', { message: READ_BEFORE })
   return { pending, previous, flags: tool.flags }

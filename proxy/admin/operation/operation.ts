@@ -1,4 +1,4 @@
-import type { ZodType, z } from 'zod'
+import { type ZodType, z } from 'zod'
 import { capabilityMissing } from '../../../plugins/capability.ts'
 import { printPath } from '../../../plugins/operator-files/explain-issue.ts'
 import type { AdminCapability, TwoPersonKind } from '../../../plugins/operators/capabilities.ts'
@@ -43,8 +43,6 @@ export interface OperationResult<Output> {
   /** The query of the next page. Null or absent: there is none. Over HTTP it is a `Link` header. */
   readonly next?: Readonly<Record<string, string>> | null
 }
-
-export const EMPTY_RESULT: OperationResult<undefined> = { value: undefined }
 
 /**
  * One operation of administration, with its audit row if it changes something. It knows nothing of HTTP:
@@ -123,9 +121,28 @@ export interface Operation<T extends InputSchemas, Output> {
 
 export type AnyOperation = Operation<InputSchemas, unknown>
 
+/** Declares an operation. Its status is 200 if it names no other. */
 export const operation = <T extends InputSchemas, Output>(
-  declared: Operation<T, Output>,
-): Operation<T, Output> => declared
+  declared: Omit<Operation<T, Output>, 'status'> & Partial<Pick<Operation<T, Output>, 'status'>>,
+): Operation<T, Output> => ({ status: 200, ...declared })
+
+interface EmptyOperation<T extends InputSchemas>
+  extends Omit<Operation<T, undefined>, 'output' | 'status' | 'run'> {
+  readonly run: (context: AdminContext, input: ParsedInput<T>, caller: AdminCaller) => Promise<unknown>
+}
+
+/** Declares an operation whose answer is empty. */
+export const emptyOperation = <T extends InputSchemas>(
+  declared: EmptyOperation<T>,
+): Operation<T, undefined> => ({
+  ...declared,
+  output: z.undefined(),
+  status: 204,
+  run: async (context, input, caller) => {
+    await declared.run(context, input, caller)
+    return { value: undefined }
+  },
+})
 
 type ReadDefaults = 'demands' | 'action' | 'status' | 'reasons'
 

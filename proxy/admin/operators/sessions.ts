@@ -7,10 +7,10 @@ import {
 } from '../../../db/operators/sessions.ts'
 import { timestamp } from '../../../db/support/statement.ts'
 import { isRecentlyUsed, sessionEnd } from '../../../plugins/operators/sessions.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
+import { notFound } from '../../../plugins/refusal.ts'
 import { commitChanges } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
-import { EMPTY_RESULT, operation, readOperation, requireCapability } from '../operation/operation.ts'
+import { emptyOperation, readOperation, requireCapability } from '../operation/operation.ts'
 import { capabilityToken, idParams, instant } from '../operation/shapes.ts'
 
 const operator = z.string().meta({ description: 'An operator, or `admin`: whoever has the secret.' })
@@ -105,25 +105,20 @@ export const listAdminSessions = readOperation({
 const idOf = (name: string): string | null => (name === 'admin' ? null : name)
 
 /** DELETE /v1/admin/sessions/{id}: ends one's own, or with `admin.operators` anybody's. */
-export const endAdminSession = operation({
+export const endAdminSession = emptyOperation({
   name: 'endSession',
   demands: 'admin.read',
   action: 'admin.signed_out',
   summary: "Ends a session at once: one of the caller's own, or with admin.operators any session.",
   takes: { params: idParams },
-  output: z.undefined(),
-  status: 204,
   reasons: ['not_found', 'audit_unavailable'],
   run: async (context, { params }, caller) => {
     const found = id.safeParse(params.id).success ? await sessionsByPrefix(context.database, params.id) : []
     const isOwn = found.length > 0 && found.every((one) => ownerOf(one) === caller.actor.id)
     if (!isOwn) requireCapability(caller, ADMINISTERS)
     if (found.length === 0)
-      throw new Refusal('not_found', {
-        message: 'There is no session with this id. GET /v1/admin/sessions lists them.',
-      })
+      throw notFound('There is no session with this id. GET /v1/admin/sessions lists them.')
     await end(context, caller, found)
-    return EMPTY_RESULT
   },
 })
 

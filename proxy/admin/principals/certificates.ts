@@ -5,12 +5,12 @@ import { isIssuing } from '../../../db/principals/issuers.ts'
 import { endPin, honouredPins, insertPin, retirePins } from '../../../db/principals/pins.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import { setDpopJkt, touchRevision } from '../../../db/principals/write.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
+import { conflict, notFound } from '../../../plugins/refusal.ts'
 import { certificateThread } from '../operation/certificate-thread.ts'
 import { changeAuthor } from '../operation/change.ts'
 import type { AdminCaller, AdminContext, ChangeAuthorship } from '../operation/context.ts'
 import { AGENT, capabilityToEnroll, type PrincipalKind, spiffeIdOf } from '../operation/kinds.ts'
-import { EMPTY_RESULT, operation, readOperation } from '../operation/operation.ts'
+import { emptyOperation, operation, readOperation } from '../operation/operation.ts'
 import { idParams, instant, pemText, sha256 } from '../operation/shapes.ts'
 import { assertOwnerRemains, operatorRefusals } from '../operators/owners.ts'
 import { changeAuthority } from './authority.ts'
@@ -56,7 +56,6 @@ export const rotateCertificate = (kind: PrincipalKind) =>
       private_key_pem: pemText,
       previous_valid_until: previousValidUntil,
     }),
-    status: 200,
     conditional: true,
     reasons: ['not_found', 'precondition_failed', 'conflict', 'audit_unavailable'],
     example: { grace_hours: 24 },
@@ -107,7 +106,6 @@ export const certifyRequest = (kind: PrincipalKind) =>
       body: z.strictObject({ csr_pem: z.string().max(65_536), grace_hours: graceHours.optional() }),
     },
     output: certificateShape(kind),
-    status: 200,
     conditional: true,
     reasons: ['not_found', 'precondition_failed', 'conflict', 'audit_unavailable', ...CERTIFICATE_REASONS],
     run: async (context, { params: { id }, body, ifMatch }, caller) => {
@@ -154,7 +152,6 @@ export const putRenewedLeaf = operation({
   summary: "Pins a certificate that an agent's own CA has renewed.",
   takes: { params: idParams, body: renewedLeaf.extend({ grace_hours: graceHours.optional() }) },
   output: certificateShape(AGENT),
-  status: 200,
   conditional: true,
   reasons: ['not_found', 'precondition_failed', 'conflict', 'audit_unavailable', ...CERTIFICATE_REASONS],
   resembles: (context, { params: { id }, body }) =>
@@ -163,7 +160,7 @@ export const putRenewedLeaf = operation({
     const { grace_hours: hours, ...leaf } = body
     const record = await principalOf(context, AGENT, id)
     if (record.enrollment_method !== 'byoca')
-      throw new Refusal('conflict', { message: 'This agent has no certificate of its own CA to renew.' })
+      throw conflict('This agent has no certificate of its own CA to renew.')
     const checked = await checkRenewedLeaf(context, record, leaf, caller.at)
     const until = await replacePin(context, AGENT, caller, checked, {
       ...{ action: LEAF_RENEWED, id, hours, ifMatch },
@@ -204,15 +201,13 @@ export const listCertificates = (kind: PrincipalKind) =>
 
 /** DELETE …/{id}/certificates/{thumbprint}: ends one at once, for good; one in its grace, or the current one. */
 export const endCertificate = (kind: PrincipalKind) =>
-  operation({
+  emptyOperation({
     name: `end${kind.noun}Certificate`,
     demands: capabilityToEnroll(kind),
     action: `${kind.type}.certificate_ended`,
     object: principalByParams(kind),
     summary: `Ends a certificate of the ${kind.type} at once and for good, with the calls under way by it.`,
     takes: { params: idParams.extend({ thumbprint: z.string() }) },
-    output: z.undefined(),
-    status: 204,
     conditional: true,
     reasons: ['not_found', 'precondition_failed', 'audit_unavailable', ...operatorRefusals(kind)],
     resembles: async (context, { params: { id, thumbprint } }) => {
@@ -224,9 +219,9 @@ export const endCertificate = (kind: PrincipalKind) =>
       const { database } = context
       await changeAuthority(context, kind, caller, { id, ifMatch }, async (record, { thumbprints }) => {
         if (!thumbprints.some(([known]) => known === thumbprint))
-          throw new Refusal('not_found', {
-            message: `No certificate with this thumbprint is honoured as this ${type}'s. GET its certificates lists those that are.`,
-          })
+          throw notFound(
+            `No certificate with this thumbprint is honoured as this ${type}'s. GET its certificates lists those that are.`,
+          )
         const { cert_thumbprint: current, revision } = record
         return {
           action: `${type}.certificate_ended`,
@@ -242,7 +237,6 @@ export const endCertificate = (kind: PrincipalKind) =>
           ],
         }
       })
-      return EMPTY_RESULT
     },
   })
 

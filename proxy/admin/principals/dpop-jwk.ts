@@ -5,12 +5,12 @@ import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import { setDpopJkt } from '../../../db/principals/write.ts'
 import { isObject } from '../../../db/support/json.ts'
 import { proofKey } from '../../../plugins/dpop/key.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
+import { conflict, notFound } from '../../../plugins/refusal.ts'
 import { changeAuthor } from '../operation/change.ts'
 import type { AdminContext } from '../operation/context.ts'
 import type { PrincipalKind } from '../operation/kinds.ts'
 import { capabilityToEnroll } from '../operation/kinds.ts'
-import { EMPTY_RESULT, operation, readOperation } from '../operation/operation.ts'
+import { emptyOperation, operation, readOperation } from '../operation/operation.ts'
 import { idParams, instant } from '../operation/shapes.ts'
 import { changeAuthority } from './authority.ts'
 import { graceHours, graceUntil, predecessorInGrace } from './grace.ts'
@@ -72,7 +72,6 @@ export const registerDpopJwk = (kind: PrincipalKind) =>
     summary: 'Registers the key that must sign DPoP proofs: the JWK itself, or {"jwk": …}.',
     takes: { params: idParams, body: registration },
     output: withId(kind, { dpop_jkt: z.string() }),
-    status: 200,
     conditional: true,
     reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
     run: async (context, { params: { id }, body: { jwk, grace_hours: hours }, ifMatch }, caller) => {
@@ -149,22 +148,19 @@ export const adoptDpopKey = (kind: PrincipalKind) =>
     summary: `Registers the key that signs the calls of the ${kind.type} already, if it has none.`,
     takes: { params: idParams.extend({ jkt: z.string() }) },
     output: withId(kind, { dpop_jkt: jkt }),
-    status: 200,
     conditional: true,
     reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
     run: async (context, { params: { id, jkt: wanted }, ifMatch }, caller) => {
       const { type } = kind
       await changeAuthority(context, kind, caller, { id, ifMatch }, async (record) => {
         if (record.dpop_jkt !== null)
-          throw new Refusal('conflict', {
-            message: `This ${type} has a proof key. Register another in its place.`,
-          })
+          throw conflict(`This ${type} has a proof key. Register another in its place.`)
         const { keys } = await keysSeen(context, record, caller.at)
         const seen = keys.find((one) => one.jkt === wanted)
         if (!seen)
-          throw new Refusal('not_found', {
-            message: `No call of this ${type} was signed by this key lately, by a certificate that counts.`,
-          })
+          throw notFound(
+            `No call of this ${type} was signed by this key lately, by a certificate that counts.`,
+          )
         return {
           action: `${type}.dpop_jwk_set`,
           next: { dpop_jkts: registeredKeys(wanted, null, null) },
@@ -183,15 +179,13 @@ export const adoptDpopKey = (kind: PrincipalKind) =>
 
 /** DELETE …/{id}/dpop-jwk/{jkt}: ends the key before, which is in its grace, at once. */
 export const endDpopKey = (kind: PrincipalKind) =>
-  operation({
+  emptyOperation({
     name: `end${kind.noun}DpopKey`,
     demands: capabilityToEnroll(kind),
     action: `${kind.type}.dpop_key_ended`,
     object: principalByParams(kind),
     summary: 'Ends the proof key before the current one at once, which is still in its grace.',
     takes: { params: idParams.extend({ jkt: z.string() }) },
-    output: z.undefined(),
-    status: 204,
     conditional: true,
     reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
     run: async (context, { params: { id, jkt }, ifMatch }, caller) => {
@@ -199,11 +193,9 @@ export const endDpopKey = (kind: PrincipalKind) =>
       await changeAuthority(context, kind, caller, { id, ifMatch }, (record, { dpop_jkts: keys }) => {
         const { dpop_jkt: current, revision } = record
         if (current === null || !keys.some(([known]) => known === jkt))
-          throw new Refusal('not_found', { message: `This is no key that the ${type}'s proofs may be of.` })
+          throw notFound(`This is no key that the ${type}'s proofs may be of.`)
         if (current === jkt)
-          throw new Refusal('conflict', {
-            message: 'This is the current key. Register another in its place, with a grace of 0 hours.',
-          })
+          throw conflict('This is the current key. Register another in its place, with a grace of 0 hours.')
         return {
           action: `${type}.dpop_key_ended`,
           next: { dpop_jkts: [[current, null]] },
@@ -216,6 +208,5 @@ export const endDpopKey = (kind: PrincipalKind) =>
           ],
         }
       })
-      return EMPTY_RESULT
     },
   })

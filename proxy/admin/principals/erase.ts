@@ -1,4 +1,3 @@
-import { z } from 'zod'
 import { deletePrincipalBindings } from '../../../db/mcp/bindings.ts'
 import { deleteApiKeys } from '../../../db/principals/api-keys.ts'
 import { deletePins } from '../../../db/principals/pins.ts'
@@ -8,7 +7,7 @@ import { blankPrincipal, deleteUser, setSpiffeBundle } from '../../../db/princip
 import { changeAuthor } from '../operation/change.ts'
 import type { PrincipalKind } from '../operation/kinds.ts'
 import { capabilityToEnroll } from '../operation/kinds.ts'
-import { EMPTY_RESULT, operation } from '../operation/operation.ts'
+import { emptyOperation } from '../operation/operation.ts'
 import { idParams } from '../operation/shapes.ts'
 import { changeAuthority } from './authority.ts'
 import { withoutAccess } from './principals.ts'
@@ -22,7 +21,7 @@ const NOTHING = { capabilities: [], is_active: false, thumbprints: [], dpop_jkts
  * NOT reach log files, back-ups and earlier exports.
  */
 export const erase = (kind: PrincipalKind) =>
-  operation({
+  emptyOperation({
     name: `erase${kind.noun}`,
     demands: capabilityToEnroll(kind),
     action: `${kind.type}.erased`,
@@ -31,8 +30,6 @@ export const erase = (kind: PrincipalKind) =>
     takes: { params: idParams },
     gives: (_context, { params: { id } }) => ({ principal: { principal_id: id, is_active: false } }),
     resembles: (context, { params: { id } }) => withoutAccess(context, kind, id),
-    output: z.undefined(),
-    status: 204,
     conditional: true,
     reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
     run: async (context, { params: { id }, ifMatch }, caller) => {
@@ -54,6 +51,5 @@ export const erase = (kind: PrincipalKind) =>
         ],
       }))
       subjectKeys.forget(erased.principal_ref)
-      return EMPTY_RESULT
     },
   })

@@ -6,7 +6,7 @@ import { authorityUnchanged } from '../../../db/principals/pins.ts'
 import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read.ts'
 import { type RowAssertion, timestamp } from '../../../db/support/statement.ts'
 import type { AuthenticationMethod } from '../../../plugins/operators/actor.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
+import { conflict, notFound, type Refusal } from '../../../plugins/refusal.ts'
 import { commitChange } from '../operation/change.ts'
 import type { AdminCaller, AdminContext, ChangeAuthorship } from '../operation/context.ts'
 import { OPERATOR } from '../operation/kinds.ts'
@@ -83,8 +83,7 @@ export const inviteOperator = operation({
     const record = await principalOf(context, OPERATOR, id)
     checkIfMatch(ifMatch, record)
     const { authority_revision: revision, is_active: isActive } = record
-    if (!isActive)
-      throw new Refusal('conflict', { message: 'This operator is deactivated. Reactivate it first.' })
+    if (!isActive) throw conflict('This operator is deactivated. Reactivate it first.')
     const until = caller.at + LIFE_MS
     const { actor } = caller
     const via = invitationWords.def.items[3].parse(actor.via)
@@ -133,22 +132,21 @@ export interface InvitationView {
   readonly until: string
 }
 
-const gone = (message: string): Refusal => new Refusal('not_found', { message })
-
 const usedRefusal = (id: string): Refusal =>
-  gone(
+  notFound(
     `This invitation was used already, or ${id} was changed after it was made. If it was not you who used it, tell whoever sent it; else ask for another.`,
   )
 
 async function openInvitation(context: AdminContext, code: string, at: number) {
   const words = parseInvitation(keyOf(context), code)
-  if (!words) throw gone('This is not an invitation of this service. Open the whole link that you were sent.')
+  if (!words)
+    throw notFound('This is not an invitation of this service. Open the whole link that you were sent.')
   const [id, revision, by, via, mark, until] = words
-  if (at >= until) throw gone(`This invitation ended at ${timestamp(until)}. Ask for another.`)
+  if (at >= until) throw notFound(`This invitation ended at ${timestamp(until)}. Ask for another.`)
   const operator = await principalOf(context, OPERATOR, id)
   if (operator.authority_revision !== revision) throw usedRefusal(id)
   if ((await markOf(context, by, via)) !== mark)
-    throw gone(
+    throw notFound(
       `${by}, who made this invitation, was changed after that, or may not invite any more. Ask for another.`,
     )
   return { words, operator }

@@ -13,7 +13,7 @@ import {
   type PrincipalKind,
   printPrincipalId,
 } from '../operation/kinds.ts'
-import { EMPTY_RESULT, operation, readOperation } from '../operation/operation.ts'
+import { emptyOperation, operation, readOperation } from '../operation/operation.ts'
 import {
   adminCapabilities,
   callerCapabilities,
@@ -143,22 +143,19 @@ export const getPrincipal = (kind: PrincipalKind) =>
 
 /** DELETE …/{id}: takes a principal out of service. Its row is kept. */
 export const deactivate = (kind: PrincipalKind) =>
-  operation({
+  emptyOperation({
     name: `deactivate${kind.noun}`,
     demands: capabilityToEnroll(kind),
     action: `${kind.type}.deactivated`,
     object: principalByParams(kind),
     summary: `Takes the ${kind.type} out of service at once. It stays on record.`,
     takes: { params: idParams },
-    output: z.undefined(),
-    status: 204,
     conditional: true,
     rehearses: (context, { params: { id } }) =>
       changeOf(context, kind, id, (principal) => ({ principal, is_active: false })),
     reasons: ['not_found', 'precondition_failed', 'audit_unavailable', ...operatorRefusals(kind)],
     run: async (context, { params: { id }, ifMatch }, caller) => {
       await setActivity(context, kind, caller, id, ifMatch, false)
-      return EMPTY_RESULT
     },
   })
 
@@ -173,7 +170,6 @@ export const reactivate = (kind: PrincipalKind) =>
     takes: { params: idParams },
     gives: (_context, { params: { id } }) => ({ principal: { principal_id: id, is_active: true } }),
     output: PRINCIPAL_SHAPES[kind.type],
-    status: 200,
     conditional: true,
     revised: true,
     reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],

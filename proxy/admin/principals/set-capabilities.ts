@@ -32,7 +32,6 @@ const replaceOperation = (kind: PrincipalKind, name: string, action: string) =>
       body: z.strictObject({ capabilities: capabilitySetSchema(kind) }),
     },
     output: PREVIEW_SHAPES[kind.type],
-    status: 200,
     conditional: true,
     revised: true,
     rehearses: (context, { params: { id }, body: { capabilities: held } }) =>

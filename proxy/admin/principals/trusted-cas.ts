@@ -20,13 +20,13 @@ import {
 import { replaceSpiffeBundle } from '../../../db/principals/write.ts'
 import { portionsOf } from '../../../db/support/pages.ts'
 import { noteEntry } from '../../../plugins/audit/entries.ts'
-import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
+import { conflict, notFound, unprocessableBody } from '../../../plugins/refusal.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
 import { certificateThread } from '../operation/certificate-thread.ts'
 import { changeAuthor, commitChange, commitChanges, retryIfOvertaken } from '../operation/change.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { AGENT } from '../operation/kinds.ts'
-import { checkIfMatch, EMPTY_RESULT, type OperationResult, operation } from '../operation/operation.ts'
+import { checkIfMatch, emptyOperation, type OperationResult, operation } from '../operation/operation.ts'
 import { author, idParams, instant, passedOverBlocks, passedOverOf, sha256 } from '../operation/shapes.ts'
 import { serializedByPrincipal } from './authority.ts'
 import { givenPem, trustBundleOf } from './enroll.ts'
@@ -76,7 +76,6 @@ export const listTrustedCas = operation({
   summary: 'Lists the CAs that vouch for an agent that is identified by its SPIFFE id.',
   takes: { params: idParams },
   output: trustedCas,
-  status: 200,
   reasons: ['not_found'],
   run: async (context, { params: { id } }, { at }) => ({ value: await trustedCasView(context, id, at) }),
 })
@@ -96,7 +95,6 @@ export const trustCaForAgent = operation({
     'Lets an attached CA vouch for an agent: an SVID with its id, issued by that CA, is then this agent.',
   takes: { params: idParams, body: z.strictObject({ digest }) },
   output: trustedCas,
-  status: 200,
   reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
   example: { digest: 'f'.repeat(64) },
   run: (context, { params: { id }, body }, caller) =>
@@ -120,7 +118,7 @@ export const trustCaForAgent = operation({
 })
 
 /** DELETE /v1/admin/agents/{id}/trusted-cas/{digest}: holds at the agent's very next call. */
-export const distrustCaForAgent = operation({
+export const distrustCaForAgent = emptyOperation({
   name: 'distrustCaForAgent',
   demands: 'admin.enroll',
   action: 'ca.distrusted',
@@ -128,8 +126,6 @@ export const distrustCaForAgent = operation({
   object: principalByParams(AGENT),
   summary: 'Stops a CA from vouching for an agent.',
   takes: { params: idParams.extend({ digest: z.string() }) },
-  output: z.undefined(),
-  status: 204,
   reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
   resembles: async (context, { params: { id, digest: gone } }) => {
     const known = await findSpiffeAgent(context, await principalOf(context, AGENT, id))
@@ -141,15 +137,14 @@ export const distrustCaForAgent = operation({
     const record = await principalOf(context, AGENT, id)
     const found = (await trustedCasOf(database, id)).some(({ digest: one }) => one === gone)
     if (!found)
-      throw new Refusal('not_found', {
-        message: 'No CA with this digest vouches for this agent. GET its trusted-cas lists those that do.',
-      })
+      throw notFound(
+        'No CA with this digest vouches for this agent. GET its trusted-cas lists those that do.',
+      )
     await commitChange(context, caller, {
       action: 'ca.distrusted',
       detail: { digest: gone, subjects: [record.principal_ref] },
       statements: [distrustCa(database, id, gone)],
     })
-    return EMPTY_RESULT
   },
 })
 
@@ -169,7 +164,6 @@ export const trustReplacementCa = operation({
   summary: 'Lets an attached CA vouch for every agent that another CA vouches for.',
   takes: { body: z.strictObject({ digest, as: digest }) },
   output: z.strictObject({ agents: z.int() }),
-  status: 200,
   reasons: ['precondition_failed', 'audit_unavailable'],
   example: { digest: 'f'.repeat(64), as: '0'.repeat(64) },
   run: async (context, { body: { digest: added, as: other } }, caller) => {
@@ -224,7 +218,6 @@ export const replaceTrustBundle = operation({
       }),
   },
   output: trustedCas.extend({ passed_over: passedOverBlocks }),
-  status: 200,
   conditional: true,
   revised: true,
   reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable', ...CERTIFICATE_REASONS],
@@ -247,7 +240,7 @@ export const replaceTrustBundle = operation({
         // Until it is read, the one before stays.
         const bundlePem = follow === undefined ? pem : known.bundlePem
         if (follow === undefined && pem === null && (await trustedCasOf(database, id)).length === 0)
-          throw noCaLeft()
+          throw conflict('No attached CA vouches for this agent: without its bundle nobody could call as it.')
         const to = { bundlePem, follows: follow ?? null, until, ...changeAuthor(caller) }
         const { detail, statement } = await bundleChange(database, { known, subject }, to)
         await commitChange(context, caller, {
@@ -263,7 +256,7 @@ export const replaceTrustBundle = operation({
 })
 
 /** DELETE /v1/admin/agents/{id}/trust-bundle/previous: ends the bundles before, which are in their grace. */
-export const endPreviousBundles = operation({
+export const endPreviousBundles = emptyOperation({
   name: 'endPreviousBundles',
   demands: 'admin.enroll',
   action: 'ca.bundle_replaced',
@@ -271,8 +264,6 @@ export const endPreviousBundles = operation({
   object: principalByParams(AGENT),
   summary: 'Ends the trust bundles of an agent that were replaced and are still in their grace.',
   takes: { params: idParams },
-  output: z.undefined(),
-  status: 204,
   conditional: true,
   reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
   run: async (context, { params: { id }, ifMatch }, caller) => {
@@ -285,7 +276,7 @@ export const endPreviousBundles = operation({
     await serializedByPrincipal(context, AGENT, id, () =>
       retryIfOvertaken(find, async ({ known, subject }) => {
         if (!known.previousBundles().some(([, end]) => caller.at < Date.parse(end)))
-          throw new Refusal('not_found', { message: 'No earlier bundle of this agent is honoured.' })
+          throw notFound('No earlier bundle of this agent is honoured.')
         const { bundlePem, follows } = known
         const to = { bundlePem, follows, until: null, ...changeAuthor(caller) }
         const { detail, statement } = await bundleChange(database, { known, subject }, to)
@@ -293,7 +284,6 @@ export const endPreviousBundles = operation({
         await commitChange(context, caller, change)
       }),
     )
-    return EMPTY_RESULT
   },
 })
 
@@ -378,11 +368,6 @@ function previousBundles(
   return all.slice(0, MAX_PREVIOUS_BUNDLES).filter((_, index) => isWithin(index + 1))
 }
 
-const noCaLeft = () =>
-  new Refusal('conflict', {
-    message: 'No attached CA vouches for this agent: without its bundle nobody could call as it.',
-  })
-
 const knownCas = async (pem: string | null) =>
   pem === null ? [] : await certificateThread.ask('knownCaCertificates', pem)
 
@@ -432,10 +417,9 @@ async function findSpiffeAgent(
 async function spiffeAgent(context: AdminContext, record: PrincipalRecord) {
   const known = await findSpiffeAgent(context, record)
   if (!known)
-    throw new Refusal('conflict', {
-      message:
-        'This agent is not identified by a SPIFFE id. Only agents that are enrolled with an SVID have trusted CAs.',
-    })
+    throw conflict(
+      'This agent is not identified by a SPIFFE id. Only agents that are enrolled with an SVID have trusted CAs.',
+    )
   return known
 }
 

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read.ts'
 import type { PrincipalType } from '../../../db/schema.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
+import { notFound } from '../../../plugins/refusal.ts'
 import { type ChangePreview, previewShape } from '../conditions/view.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { AGENT, OPERATOR, type PrincipalKind, USER, WORKLOAD } from '../operation/kinds.ts'
@@ -140,10 +140,7 @@ export async function principalOf(
   id: string,
 ): Promise<PrincipalRecord> {
   const record = await findPrincipal(database, type, id)
-  if (!record)
-    throw new Refusal('not_found', {
-      message: `There is no ${type} with this id. GET /v1/admin/${type}s lists them.`,
-    })
+  if (!record) throw notFound(`There is no ${type} with this id. GET /v1/admin/${type}s lists them.`)
   return record
 }
 

@@ -2,7 +2,7 @@ import { X509Certificate } from 'node:crypto'
 import { z } from 'zod'
 import { OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
 import type { Arrival, RefusedBy } from '../../../plugins/plugin.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
+import { conflict, Refusal } from '../../../plugins/refusal.ts'
 import type { AdminCaller, HypotheticalCall } from '../operation/context.ts'
 import type { PrincipalKind } from '../operation/kinds.ts'
 import { readOperation } from '../operation/operation.ts'
@@ -55,9 +55,7 @@ export const whatIf = (kind: PrincipalKind) =>
     run: async (context, { params: { id }, query: asked }, caller) => {
       const { cert_thumbprint: thumbprint, cert_not_after: ends } = await principalOf(context, kind, id)
       if (thumbprint === null)
-        throw new Refusal('conflict', {
-          message: 'No certificate of its own is known here, so only a real call can be judged.',
-        })
+        throw conflict('No certificate of its own is known here, so only a real call can be judged.')
       const { tool, model = '', dialect } = asked
       const call = tool === undefined ? context.whatIf.model(model, dialect) : context.whatIf.tool
       const body = tool === undefined ? { model } : toolCallOf(tool)

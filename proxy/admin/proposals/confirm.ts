@@ -9,7 +9,7 @@ import {
   type AuthenticationMethod,
   unstoredOperator,
 } from '../../../plugins/operators/actor.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
+import { conflict, notFound, Refusal } from '../../../plugins/refusal.ts'
 import type { ForcedChangeDetail } from '../conditions/expected.ts'
 import { isAsProposed, proposalDetail } from '../conditions/propose.ts'
 import { changeEntry, commitChange, isOvertaken } from '../operation/change.ts'
@@ -29,17 +29,12 @@ import { keptExpectations, resolvedChange } from '../pipeline.ts'
 /** Finds the open proposal of an id. Refuses with `not_found`, or `conflict` if it is decided. */
 export async function openProposal(context: AdminContext, id: string, at: number): Promise<Proposal> {
   const proposal = await findProposal(context.database, id)
-  if (!proposal)
-    throw new Refusal('not_found', {
-      message: 'There is no proposal with this id. GET /v1/admin/proposals lists them.',
-    })
+  if (!proposal) throw notFound('There is no proposal with this id. GET /v1/admin/proposals lists them.')
   if (proposal.status !== 'open')
-    throw new Refusal('conflict', {
-      message: `This proposal is already ${proposal.status}. To make the change, propose it again.`,
-    })
+    throw conflict(`This proposal is already ${proposal.status}. To make the change, propose it again.`)
   // The task that says so in the ledger may not have come by yet.
   if (at >= Date.parse(proposal.expires_at))
-    throw new Refusal('conflict', { message: 'This proposal has expired. Propose the change again.' })
+    throw conflict('This proposal has expired. Propose the change again.')
   return proposal
 }
 

@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { findProposal, listProposals, type Proposal } from '../../../db/operators/proposals.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
+import { conflict, notFound, Refusal } from '../../../plugins/refusal.ts'
 import {
-  EMPTY_RESULT,
+  emptyOperation,
   type InputSchemas,
   type Operation,
   operation,
@@ -90,23 +90,18 @@ const get = readOperation({
   reasons: ['not_found'],
   run: async ({ database }, { params: { id } }) => {
     const found = await findProposal(database, id)
-    if (!found)
-      throw new Refusal('not_found', {
-        message: 'There is no proposal with this id. GET /v1/admin/proposals lists them.',
-      })
+    if (!found) throw notFound('There is no proposal with this id. GET /v1/admin/proposals lists them.')
     return { value: proposalView(found) }
   },
 })
 
 /** POST …/{id}/decline: also its proposer may, who withdraws it so. */
-const decline = operation({
+const decline = emptyOperation({
   name: 'declineProposal',
   demands: 'admin.read',
   action: 'proposal.declined',
   summary: "Declines a proposal, or withdraws the caller's own.",
   takes: { params: idParams },
-  output: z.undefined(),
-  status: 204,
   reasons: ['not_found', 'conflict', 'own_proposal', 'precondition_failed', 'audit_unavailable'],
   run: async (context, { params: { id } }, caller) => {
     const proposal = await openProposal(context, id, caller.at)
@@ -114,7 +109,6 @@ const decline = operation({
     if (!isOwn && caller.actor.via === 'secret') throw new Refusal('own_proposal')
     if (!isOwn) for (const capability of proposal.capabilities) requireCapability(caller, capability)
     await endProposal(context, caller, proposal, 'declined')
-    return EMPTY_RESULT
   },
 })
 
@@ -127,13 +121,11 @@ export function proposalOperations(all: readonly Operation<InputSchemas, unknown
     summary: 'Confirms a proposal of another operator: makes the change, and answers as that change would.',
     takes: { params: idParams },
     output: z.unknown(),
-    status: 200,
     reasons: ['not_found', 'conflict', 'own_proposal', 'precondition_failed', 'audit_unavailable'],
     run: async (context, { params: { id } }, caller) => {
       const proposal = await openProposal(context, id, caller.at)
       const bound = byName.get(proposal.operation)
-      if (!bound)
-        throw new Refusal('conflict', { message: 'This version does not know this kind of change.' })
+      if (!bound) throw conflict('This version does not know this kind of change.')
       const { value, revision } = await confirmProposal(context, bound, proposal, caller)
       return { value: value ?? null, ...(revision !== undefined && { revision }) }
     },

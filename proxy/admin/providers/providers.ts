@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { Refusal } from '../../../plugins/refusal.ts'
+import { notFound } from '../../../plugins/refusal.ts'
 import { commitChange } from '../operation/change.ts'
 import { operation, readOperation } from '../operation/operation.ts'
 import { providerList } from '../operation/provider-shapes.ts'
@@ -29,15 +29,12 @@ export const tryProvider = operation({
     models: z.int().nullable().meta({ description: 'The number of models that it listed.' }),
     problem: z.string().nullable().meta({ description: 'Why it could not be read. Null: it was read.' }),
   }),
-  status: 200,
   fromStrangers: true,
   reasons: ['not_found', 'audit_unavailable'],
   run: async (context, { params: { name } }, caller) => {
     const trial = await context.providers.ask(name)
     if (!trial)
-      throw new Refusal('not_found', {
-        message: 'No provider of this name is configured. GET /v1/admin/providers lists those that are.',
-      })
+      throw notFound('No provider of this name is configured. GET /v1/admin/providers lists those that are.')
     const { isNew, at, ms, models, problem } = trial
     if (isNew)
       await commitChange(context, caller, {

@@ -4,12 +4,12 @@ import type { CandidateSet } from '../../../db/principals/pins.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import { clearCandidateSet, setCandidate, setCapabilities } from '../../../db/principals/write.ts'
 import { timestamp } from '../../../db/support/statement.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
+import { notFound, Refusal } from '../../../plugins/refusal.ts'
 import { groupsShape, pileViews } from '../conditions/view.ts'
 import { changeAuthor, commitChange, retryIfOvertaken } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import type { PrincipalKind } from '../operation/kinds.ts'
-import { checkIfMatch, EMPTY_RESULT, etagOf, operation, readOperation } from '../operation/operation.ts'
+import { checkIfMatch, emptyOperation, etagOf, operation, readOperation } from '../operation/operation.ts'
 import type { RehearsalPurpose } from '../operation/places.ts'
 import { callerCapabilities, capabilityToken, idParams, instant } from '../operation/shapes.ts'
 import { changeAuthority, serializedByPrincipal } from '../principals/authority.ts'
@@ -42,7 +42,6 @@ export const putCandidate = (kind: PrincipalKind) =>
     summary: `Sets a second set of capabilities for the ${kind.type}: it judges each call alongside the real one, and decides nothing.`,
     takes: { params: idParams, body: z.strictObject({ capabilities: callerCapabilities }) },
     output: z.strictObject(set),
-    status: 200,
     conditional: true,
     revised: true,
     reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
@@ -96,20 +95,17 @@ function demandSeen(ifMatch: string | undefined): void {
 
 /** DELETE …/{id}/candidate */
 export const deleteCandidate = (kind: PrincipalKind) =>
-  operation({
+  emptyOperation({
     name: `remove${kind.noun}Candidate`,
     demands: 'admin.grant',
     action: `${kind.type}.candidate_removed`,
     harmless: true,
     summary: `Removes the candidate set of the ${kind.type}.`,
     takes: { params: idParams },
-    output: z.undefined(),
-    status: 204,
     conditional: true,
     reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
     run: async (context, { params: { id }, ifMatch }, caller) => {
       await changeCandidate(context, kind, caller, { id, ifMatch, capabilities: null })
-      return EMPTY_RESULT
     },
   })
 
@@ -131,7 +127,6 @@ export const promoteCandidate = (kind: PrincipalKind) =>
     summary: `Makes the candidate set of the ${kind.type} the real one.`,
     takes: { params: idParams },
     output: PRINCIPAL_SHAPES[kind.type],
-    status: 200,
     conditional: true,
     revised: true,
     rehearses: async (context, { params: { id } }) => {
@@ -178,7 +173,7 @@ const inRow = ({ since }: CandidateSet, { decisions, wouldRefuse, wouldAllow }: 
 })
 
 function none(): never {
-  throw new Refusal('not_found', { message: 'This principal has no candidate set. Put one first.' })
+  throw notFound('This principal has no candidate set. Put one first.')
 }
 
 /** Reads what a set has judged, on a thread: the record is long. */

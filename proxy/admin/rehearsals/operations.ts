@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { WalkProgress } from '../../../db/ledger/rehearsal/rehearse.ts'
 import { findRehearsal } from '../../../db/rehearsal/store.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
+import { notFound } from '../../../plugins/refusal.ts'
 import { type Rehearsal, recordRehearsal } from '../conditions/rehearsed.ts'
 import { resolveChanges } from '../conditions/resolve.ts'
 import { DEFAULT_WINDOW_MS, instantInput, runRehearsal, windowOf } from '../conditions/run.ts'
@@ -46,7 +46,6 @@ const rehearsalDeclaration = {
   alsoDemands: (_context: AdminContext, { body: { bulk } }: { readonly body: RehearsalRequest }) =>
     bulk ? demandedForBulk(bulk) : [],
   takes: rehearsalInput,
-  status: 200,
   reasons: ['overloaded', 'audit_unavailable'],
   example: { changes: [] },
 } as const
@@ -103,9 +102,7 @@ export const getRehearsal = readOperation({
   run: async ({ database }, { params: { id } }, { at }) => {
     const found = await findRehearsal(database, id)
     if (!found || at - Date.parse(found.created_at) > DEFAULT_WINDOW_MS)
-      throw new Refusal('not_found', {
-        message: 'There is no rehearsal with this id. Rehearse the change again.',
-      })
+      throw notFound('There is no rehearsal with this id. Rehearse the change again.')
     // Proven by record, which alone stores them.
     return { value: JSON.parse(found.result) as Rehearsal }
   },

@@ -186,7 +186,6 @@ export const changeFound = (kind: PrincipalKind) =>
     summary: `Changes the capabilities of all ${kind.plural} that a search finds, at most ${MAX_FOUND}, or of none.`,
     takes: { query: z.object({ dry_run: dryRun }), body: bulkBody },
     output: bulkShape,
-    status: 200,
     rehearses: async (context, { body: { q: _, etags, ...change } }) =>
       etags === undefined
         ? []

@@ -43,7 +43,6 @@ export const putLabels = (kind: PrincipalKind) =>
     summary: `Replaces the labels of the ${kind.type}.`,
     takes: { params: idParams, body: z.strictObject({ labels: labelMap }) },
     output: PRINCIPAL_SHAPES[kind.type],
-    status: 200,
     conditional: true,
     revised: true,
     reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],

@@ -7,11 +7,11 @@ import {
   updateCapabilitySet,
   walkAttached,
 } from '../../../db/principals/sets.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
+import { conflict, notFound, Refusal } from '../../../plugins/refusal.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
 import { changeAuthor, commitChange } from '../operation/change.ts'
 import type { AdminContext } from '../operation/context.ts'
-import { checkIfMatch, EMPTY_RESULT, operation, readOperation } from '../operation/operation.ts'
+import { checkIfMatch, emptyOperation, operation, readOperation } from '../operation/operation.ts'
 import { author, callerCapabilities, capabilityToken, instant, labelWord } from '../operation/shapes.ts'
 import { hasDrifted } from '../principals/list.ts'
 
@@ -46,10 +46,7 @@ const setView = ({ revision: _, ...set }: CapabilitySet): z.output<typeof setSha
 /** Finds the set of a name. Refuses with `not_found`. */
 export async function capabilitySetOf({ database }: AdminContext, name: string): Promise<CapabilitySet> {
   const found = (await listCapabilitySets(database)).find((set) => set.name === name)
-  if (!found)
-    throw new Refusal('not_found', {
-      message: `There is no set with the name ${name}. GET /v1/admin/sets lists them.`,
-    })
+  if (!found) throw notFound(`There is no set with the name ${name}. GET /v1/admin/sets lists them.`)
   return found
 }
 
@@ -98,7 +95,6 @@ export const putSet = operation({
   summary: 'Names a set of capabilities, or replaces the one of that name. No principal is changed.',
   takes: { params, body: z.strictObject({ capabilities: callerCapabilities }) },
   output: setShape,
-  status: 200,
   conditional: true,
   revised: true,
   reasons: ['conflict', 'precondition_failed', 'audit_unavailable'],
@@ -112,7 +108,7 @@ export const putSet = operation({
       if (found) checkIfMatch(ifMatch, found)
       else if (ifMatch !== undefined) throw new Refusal('precondition_failed')
       if (!found && sets.length >= MAX_SETS)
-        throw new Refusal('conflict', { message: `There are ${MAX_SETS} sets already. Delete one first.` })
+        throw conflict(`There are ${MAX_SETS} sets already. Delete one first.`)
       const change = { name, capabilities, ...changeAuthor(caller) }
       await commitChange(context, caller, {
         action: 'capability_set.stored',
@@ -129,15 +125,13 @@ export const putSet = operation({
 })
 
 /** DELETE /v1/admin/sets/{name}: those it was given to keep what they hold. */
-export const deleteSet = operation({
+export const deleteSet = emptyOperation({
   name: 'deleteCapabilitySet',
   demands: 'admin.grant',
   action: 'capability_set.deleted',
   harmless: true,
   summary: 'Deletes the named set. Who was given it keeps what it holds.',
   takes: { params },
-  output: z.undefined(),
-  status: 204,
   conditional: true,
   reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
   run: async (context, { params: { name }, ifMatch }, caller) => {
@@ -152,6 +146,5 @@ export const deleteSet = operation({
         ...changeAuthor(caller),
       }),
     })
-    return EMPTY_RESULT
   },
 })

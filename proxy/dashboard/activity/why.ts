@@ -1,7 +1,7 @@
 import type { AuditRow } from '../../../db/ledger/read/read.ts'
 import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
+import { notFound } from '../../../plugins/refusal.ts'
 import { parseLedgerPage } from '../../admin/audit/audit.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { perform } from '../../admin/operation/operation.ts'
@@ -157,7 +157,7 @@ export const whyPage: DashboardPage = async (dashboard, facts) => {
     (await perform(OPERATIONS.audit.list, dashboard.context, { query }, facts)).value,
   )
   const [decision, ...later] = rows
-  if (!decision) throw new Refusal('not_found', { message: 'The ledger has no row for this request.' })
+  if (!decision) throw notFound('The ledger has no row for this request.')
   const outcome = later.at(-1) ?? null
   const who = decision.principal_name ?? decision.principal_id ?? 'nobody'
   return {

@@ -5,7 +5,7 @@ import { claimOnce, isClaimed } from '../../../db/single-uses.ts'
 import { isReplay } from '../../../plugins/dpop/single-use.ts'
 import { cookieOf, setCookie, TRANSACTION_COOKIE } from '../../../plugins/operators/sessions.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
+import { notFound, Refusal } from '../../../plugins/refusal.ts'
 import { senderOf } from '../../../plugins/secrets/throttle.ts'
 import type { Reply } from '../../http/reply.ts'
 import type { OidcOptions } from '../options.ts'
@@ -128,7 +128,7 @@ export const finishSignIn =
 
 function providerOf({ provider }: SignInContext): IdentityProvider {
   if (provider) return provider
-  throw new Refusal('not_found', { message: 'Signing in with an identity provider is not set up here.' })
+  throw notFound('Signing in with an identity provider is not set up here.')
 }
 
 async function discoverProvider(provider: IdentityProvider): Promise<DiscoveredProvider> {
