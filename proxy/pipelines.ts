@@ -38,8 +38,14 @@ import {
 import { mcpTarget, mcpTargetRequired } from './mcp/gate/target.ts'
 import type { McpRuntime } from './mcp/mcp.ts'
 import { type McpMessage, mcpMessage, mcpPeek, type PeekedCall } from './mcp/protocol/message.ts'
-import { formBody, formToken, type SubmittedForm, secretInForm } from './operators/pages/form.ts'
-import { sameSiteSession, visitor } from './operators/pages/visitor.ts'
+import {
+  formBody,
+  formToken,
+  type SubmittedForm,
+  sameSiteSession,
+  secretInForm,
+  visitor,
+} from './operators/pages/form.ts'
 import { readSessionRules, sessionRulesOf } from './operators/sessions/open.ts'
 import type { Configuration } from './wiring/configuration.ts'
 

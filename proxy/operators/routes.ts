@@ -7,7 +7,7 @@ import { EXAMPLE_ID, type RouteDoc } from '../http/doc.ts'
 import { type BareRoute, openRoute, type RenderRefusal, withRouteDoc } from '../http/route.ts'
 import { backchannelLogout, logoutRefusal } from './oidc/logout.ts'
 import { finishSignIn, startSignIn } from './oidc/sign-in.ts'
-import type { SubmittedForm } from './pages/form.ts'
+import type { SubmittedForm, VisitorSession } from './pages/form.ts'
 import { refusalPage } from './pages/page.ts'
 import {
   signInByCertificate,
@@ -16,7 +16,6 @@ import {
   signInRefusalPage,
   signOut,
 } from './pages/sign-in.ts'
-import type { VisitorSession } from './pages/visitor.ts'
 import type { SignInContext } from './signing-in.ts'
 
 interface SignInPipelines<Certified extends Arrival & PinnedCaller> {

@@ -8,11 +8,11 @@ import type { JsonObject } from '../../db/support/json.ts'
 import { serviceEntry } from '../../plugins/audit/entries.ts'
 import type { EnvironmentVariables } from '../../plugins/operator-files/expand.ts'
 import { type MonotonicClock, monotonicClock } from '../../plugins/secrets/throttle.ts'
-import { recordBound } from '../admin/audit/record-bound.ts'
 import {
   backfillRecordV2,
   hadMarks,
   lackingMarks,
+  recordBound,
   recordTrustedCas,
   restoreMarks,
 } from '../admin/audit/record-version.ts'

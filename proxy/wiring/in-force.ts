@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { DPOP_MODES } from '../../plugins/dpop/options.ts'
 import type { OperatorFile } from '../../plugins/operator-files/files.ts'
 import type { Settings } from '../boot/settings.ts'
-import type { ConfigurationInForce, FileInForce, ModeInForce } from '../dashboard/settings/in-force.ts'
+import type { ConfigurationInForce, FileInForce, ModeInForce } from '../dashboard/frame/dashboard.ts'
 import type { Configuration } from './configuration.ts'
 
 const BOOLEAN_VALUES = ['true', 'false']

@@ -1,6 +1,6 @@
 import { Agent } from 'node:https'
 import t from 'tap'
-import { nextPage } from '../../proxy/operators/pages/next.ts'
+import { nextPage } from '../../proxy/operators/pages/page.ts'
 import { ADMIN_SECRET, type Answered } from '../support/gateway.ts'
 import { spoiledStage } from '../support/oidc/attempts.ts'
 import { Jar, signedInBySecret } from '../support/oidc/jar.ts'

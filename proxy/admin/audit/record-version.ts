@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import type { Database } from '../../../db/database.ts'
 import { detailsOf } from '../../../db/ledger/read/find.ts'
 import type { Ledger } from '../../../db/ledger/record/ledger.ts'
@@ -7,10 +8,14 @@ import { listMcpBindings } from '../../../db/mcp/bindings.ts'
 import { listMcpResources, type McpResource } from '../../../db/mcp/resources.ts'
 import { listMcpTools } from '../../../db/mcp/tools.ts'
 import { authorityDetail, authorityState } from '../../../db/principals/authority.ts'
+import { caDigests } from '../../../db/principals/ca-texts.ts'
 import { listPrincipals, type PrincipalRecord } from '../../../db/principals/read.ts'
+import type { PreviousBundle } from '../../../db/principals/spiffe.ts'
 import { insertSubjectKey, sealedSubjectKey } from '../../../db/principals/subject-keys.ts'
 import { trustedCasByAgent } from '../../../db/principals/trusted-cas.ts'
 import { readSetting, type SettingKey, writeSetting } from '../../../db/settings.ts'
+import { identityDigest, wordsDigests } from '../../../db/stored-authority.ts'
+import type { JsonObject } from '../../../db/support/json.ts'
 import { portionsOf } from '../../../db/support/pages.ts'
 import { type AuditNote, noteEntry } from '../../../plugins/audit/entries.ts'
 import type { SubjectKeys } from '../../../plugins/pin/subject-keys.ts'
@@ -36,42 +41,8 @@ export async function hadMarks({ kysely }: Database): Promise<boolean> {
 export const restoreMarks = (database: Database, marks: readonly SettingKey[], at: number) =>
   marks.map((mark) => writeSetting(database, mark, mark === 'record_version' ? VERSION : 'true', at))
 
-/** Principals whose rows are written in one unit. */
+/** Rows, or principals whose rows, are written in one unit. */
 const AT_ONCE = 128
-
-/**
- * Records once which attached CAs vouch for each agent enrolled by its SPIFFE id before that was kept
- * (docs/ledger.md#replay). After a crash rows are repeated; they say the same. Resolves with their number.
- */
-export async function recordTrustedCas({
-  database,
-  ledger,
-  configDigest,
-  at,
-}: Omit<RecordBackfillDependencies, 'subjectKeys'>): Promise<number> {
-  if ((await readSetting(database, 'trusted_cas_recorded')) !== undefined) return 0
-  const agents = [...(await trustedCasByAgent(database))]
-  for (const group of portionsOf(agents, AT_ONCE)) {
-    const entries = group.map(([subject, digests]) =>
-      noteEntry(
-        { action: 'authority.trusted_cas', detail: { subject, trusted_cas: digests } },
-        at,
-        configDigest,
-      ),
-    )
-    await ledger.commit({ entries })
-  }
-  await ledger.commit({
-    statements: [writeSetting(database, 'trusted_cas_recorded', 'true', at)],
-    entries: [],
-  })
-  return agents.length
-}
-
-const VERSION = '2'
-const TYPES = ['agent', 'user', 'workload'] as const
-/** Bindings that one row names. */
-const PORTION = 200
 
 interface RecordBackfillDependencies {
   readonly database: Database
@@ -81,6 +52,49 @@ interface RecordBackfillDependencies {
   /** ms since the epoch. */
   readonly at: number
 }
+
+type OnceDependencies = Omit<RecordBackfillDependencies, 'subjectKeys'>
+
+/**
+ * Writes down, once, what the tables hold that rows of earlier versions do not bind: rows `authority.bound`
+ * (docs/ledger.md#replay). Resolves with the number of rows.
+ */
+export const recordBound = (sources: OnceDependencies): Promise<number> =>
+  recordOnce(sources, 'bound_recorded', 'authority.bound', async (database) => [
+    ...(await bundles(database)),
+    ...(await waysIn(database)),
+    ...(await servers(database)),
+    ...(await secret(database)),
+  ])
+
+/**
+ * Records once which attached CAs vouch for each agent enrolled by its SPIFFE id before that was kept
+ * (docs/ledger.md#replay). Resolves with the number of rows.
+ */
+export const recordTrustedCas = (sources: OnceDependencies): Promise<number> =>
+  recordOnce(sources, 'trusted_cas_recorded', 'authority.trusted_cas', async (database) =>
+    [...(await trustedCasByAgent(database))].map(([subject, digests]) => ({ subject, trusted_cas: digests })),
+  )
+
+/** Writes rows unless the setting says that they are written. After a crash rows are repeated; they say the same. */
+async function recordOnce(
+  { database, ledger, configDigest, at }: OnceDependencies,
+  setting: 'bound_recorded' | 'trusted_cas_recorded',
+  action: string,
+  detailsIn: (database: Database) => Promise<readonly JsonObject[]>,
+): Promise<number> {
+  if ((await readSetting(database, setting)) !== undefined) return 0
+  const details = await detailsIn(database)
+  for (const some of portionsOf(details, AT_ONCE))
+    await ledger.commit({ entries: some.map((detail) => noteEntry({ action, detail }, at, configDigest)) })
+  await ledger.commit({ statements: [writeSetting(database, setting, 'true', at)], entries: [] })
+  return details.length
+}
+
+const VERSION = '2'
+const TYPES = ['agent', 'user', 'workload'] as const
+/** Bindings that one row names. */
+const PORTION = 200
 
 /**
  * Records once the authority from before the second version of the record: a row `authority.snapshot` for
@@ -143,4 +157,52 @@ async function principalNotes(
     action: 'authority.snapshot',
     detail: { ...detail, principal_type: type, bindings: portion },
   }))
+}
+
+async function bundles({ kysely }: Database): Promise<readonly JsonObject[]> {
+  const agents = await kysely
+    .selectFrom('internal_agents')
+    .select(['agent_id', 'spiffe_bundle', 'previous_spiffe_bundles'])
+    .where('enrollment_method', '=', 'spiffe')
+    .where('spiffe_id', 'is not', null)
+    .orderBy('agent_id')
+    .execute()
+  return agents.map(({ agent_id: subject, spiffe_bundle: pem, previous_spiffe_bundles: before }) => {
+    const previous: readonly PreviousBundle[] = JSON.parse(before ?? '[]')
+    return {
+      subject,
+      trust_bundle: pem === null ? [] : caDigests(pem),
+      previous_bundles: previous.map(([text, until]) => [caDigests(text), until]),
+    }
+  })
+}
+
+async function waysIn({ kysely }: Database): Promise<readonly JsonObject[]> {
+  const keys = await kysely.selectFrom('api_keys').selectAll().orderBy('key_id').execute()
+  const people = await kysely.selectFrom('operator_identities').selectAll().orderBy('principal_id').execute()
+  return [
+    ...keys.map(({ principal_id: subject, key_id: id, key_hash: stored }) => ({
+      subject,
+      api_key: [id, hash('sha256', stored)],
+    })),
+    ...people.map(({ principal_id: subject, issuer, subject: person }) => ({
+      subject,
+      identity_sha256: identityDigest(issuer, person),
+    })),
+  ]
+}
+
+async function servers(database: Database): Promise<readonly JsonObject[]> {
+  return (await listMcpResources(database)).map(
+    ({ resource_id, server_facts: facts, endpoint_url, auth_type, auth_secret_ref, allowed_domains }) => ({
+      ...{ resource_id, auth_type, auth_secret_ref, allowed_domains },
+      endpoint_url_sha256: hash('sha256', endpoint_url),
+      ...wordsDigests(facts ?? {}),
+    }),
+  )
+}
+
+async function secret(database: Database): Promise<readonly JsonObject[]> {
+  const stored = await readSetting(database, 'admin_secret_hash')
+  return stored === undefined ? [] : [{ secret_sha256: hash('sha256', stored) }]
 }

@@ -4,9 +4,8 @@ import type { HypotheticalChanges } from '../../../db/ledger/rehearsal/changes.t
 import type { JsonObject } from '../../../db/support/json.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { AdminContext, ExpectationOutcome, ExpectationsInForce } from '../operation/context.ts'
-import { type AuthorityEffect, readAuthority } from './known.ts'
 import { sentenceOf } from './sentence.ts'
-import { evaluateSentences } from './truth.ts'
+import { type AuthorityEffect, evaluateSentences, readAuthority } from './truth.ts'
 
 interface ExpectationLogDependencies {
   readonly database: Database

@@ -6,8 +6,8 @@ import { notFound, Refusal, type RefusalReason } from '../../../plugins/refusal.
 import { commitChange } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import type { ResolvableChange, ResolvedChanges } from './resolve.ts'
+import type { ChangePreview, rehearsalShape } from './run.ts'
 import { DEFAULT_WINDOW_MS, runRehearsal, windowOf } from './run.ts'
-import type { ChangePreview, rehearsalShape } from './view.ts'
 
 export type Rehearsal = z.output<typeof rehearsalShape>
 

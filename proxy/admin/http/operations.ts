@@ -24,7 +24,7 @@ import { approveIntroduction, approveTool, rejectTool } from '../mcp/tools.ts'
 import { AGENT, OPERATOR, type PrincipalKind, USER, WORKLOAD } from '../operation/kinds.ts'
 import type { InputSchemas, Operation } from '../operation/operation.ts'
 import { endAdminSession, listAdminSessions, showSession } from '../operators/sessions.ts'
-import { listCapabilities } from '../principals/capabilities.ts'
+import { listCapabilities, patchCapabilities, setCapabilitiesInForm } from '../principals/capabilities.ts'
 import {
   certifyRequest,
   endCertificate,
@@ -34,11 +34,9 @@ import {
 } from '../principals/certificates.ts'
 import { adoptDpopKey, endDpopKey, listProofKeys, registerDpopJwk } from '../principals/dpop-jwk.ts'
 import { enrollByocaAgent, enrollSpiffeAgent, mintAgent } from '../principals/enroll.ts'
-import { erase } from '../principals/erase.ts'
 import { inviteOperator } from '../principals/invitation.ts'
 import { listAgents, listPrincipalsOf } from '../principals/list.ts'
-import { createPrincipal, deactivate, getPrincipal, reactivate } from '../principals/principals.ts'
-import { patchCapabilities, setCapabilitiesInForm } from '../principals/set-capabilities.ts'
+import { createPrincipal, deactivate, erase, getPrincipal, reactivate } from '../principals/principals.ts'
 import {
   distrustCaForAgent,
   endPreviousBundles,

@@ -29,9 +29,9 @@ import {
   fieldsOfPatch,
   mcpResourcePatch,
   newMcpResource,
+  reducesRequirements,
   secretFault,
 } from './body.ts'
-import { reducesRequirements } from './lowers-demands.ts'
 import { mcpResource, readAndStoreUpstream, resourceAnswer, withLatestResource } from './one-resource.ts'
 import { auditedFields, mcpResourceView, resourceDetail, resourceView } from './view.ts'
 

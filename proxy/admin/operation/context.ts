@@ -21,9 +21,8 @@ import type { Arrival, HangupSignal, Pipeline } from '../../../plugins/plugin.ts
 import type { Refusal } from '../../../plugins/refusal.ts'
 import type { OrganisationNames } from '../../boot/names.ts'
 import type { InspectUpstream } from '../../mcp/pinning/inspect.ts'
-import type { LedgerPlaces } from './ledger-places.ts'
+import type { LedgerPlaces, RehearsalPlaces } from './ledger-places.ts'
 import type { KeyedQueue } from './one-at-a-time.ts'
-import type { RehearsalPlaces } from './places.ts'
 import type { ProviderList } from './provider-shapes.ts'
 import type { AnchorStanding } from './shapes.ts'
 

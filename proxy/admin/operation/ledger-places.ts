@@ -1,6 +1,45 @@
 import type { HangupSignal } from '../../../plugins/arrival.ts'
-import { HolderPlaces } from '../../../plugins/holder-places.ts'
+import { HolderPlaces, type PlaceAnswer } from '../../../plugins/holder-places.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
+
+/** Readings of recorded calls by one operator, and by all, that are under way at once. Each has a thread. */
+const REHEARSAL_LIMITS = { own: 2, all: 4 }
+
+/**
+ * Each purpose has places of its own, so that operators who may only look take none from those who change
+ * something. `usage`: `admin.read` suffices.
+ */
+export type RehearsalPurpose = 'change' | 'rehearsal' | 'usage'
+
+export class RehearsalPlaces {
+  readonly #places: Readonly<Record<RehearsalPurpose, HolderPlaces>> = {
+    change: new HolderPlaces(REHEARSAL_LIMITS),
+    rehearsal: new HolderPlaces(REHEARSAL_LIMITS),
+    usage: new HolderPlaces(REHEARSAL_LIMITS),
+  }
+
+  isFull(purpose: RehearsalPurpose): boolean {
+    return this.#places[purpose].full
+  }
+
+  /** Does work in a place of an operator. Refuses with `overloaded` if there is none. */
+  async run<T>(purpose: RehearsalPurpose, operator: string, work: () => Promise<T>): Promise<T> {
+    const place = this.#places[purpose].acquire(operator)
+    if (place.taken === null) throw tooMany('rehearsals', place)
+    try {
+      return await work()
+    } finally {
+      place.taken()
+    }
+  }
+}
+
+type FullPlaces = Extract<PlaceAnswer, { readonly taken: null }>
+
+function tooMany(what: string, { held, limit }: FullPlaces): Refusal {
+  const message = `${held} ${limit === 'own' ? 'of your ' : ''}${what} are under way. Try again when one is done.`
+  return new Refusal('overloaded', { message, headers: { 'retry-after': '5' } })
+}
 
 interface LedgerRequester {
   readonly actor: { readonly id: string }
@@ -25,22 +64,21 @@ interface OpenReading {
   readonly end: () => void
 }
 
+/** The places of a purpose, and the readings that hold them. */
+class PurposeReadings extends HolderPlaces {
+  readonly open = new Set<OpenReading>()
+}
+
 /**
  * Limits concurrent readers of the ledger in this process, for each purpose by itself (docs/threats.md#h2).
  * While places are left, a reader may be as slow as he likes.
  */
 export class LedgerPlaces {
-  readonly #places = {
-    pages: new HolderPlaces(LIMITS.pages),
-    exports: new HolderPlaces(LIMITS.exports),
-    verifications: new HolderPlaces(LIMITS.verifications),
-    evidence: new HolderPlaces(LIMITS.evidence),
-  }
   readonly #readings = {
-    pages: new Set<OpenReading>(),
-    exports: new Set<OpenReading>(),
-    verifications: new Set<OpenReading>(),
-    evidence: new Set<OpenReading>(),
+    pages: new PurposeReadings(LIMITS.pages),
+    exports: new PurposeReadings(LIMITS.exports),
+    verifications: new PurposeReadings(LIMITS.verifications),
+    evidence: new PurposeReadings(LIMITS.evidence),
   }
   readonly #now: () => number
 
@@ -66,10 +104,10 @@ export class LedgerPlaces {
   async stream(
     purpose: keyof typeof LIMITS,
     caller: LedgerRequester,
-    open: (signal: AbortSignal) => Promise<AsyncIterable<Uint8Array>>,
+    read: (signal: AbortSignal) => Promise<AsyncIterable<Uint8Array>>,
   ): Promise<AsyncIterable<Uint8Array>> {
     const leave = this.#take(purpose, caller)
-    const readings = this.#readings[purpose]
+    const { open: readings } = this.#readings[purpose]
     const givenUp = new AbortController()
     const signal = AbortSignal.any([caller.hangup.signal, givenUp.signal])
     const reading: OpenReading = { pace: new ReadingPace(this.#now), end: () => givenUp.abort(TOO_SLOW) }
@@ -82,7 +120,7 @@ export class LedgerPlaces {
     // Pieces that nobody begins to read are not ended by their reader.
     signal.addEventListener('abort', done, { once: true })
     try {
-      return followPieces(await open(signal), { signal, pace: reading.pace, done })
+      return followPieces(await read(signal), { signal, pace: reading.pace, done })
     } catch (error) {
       done()
       throw error
@@ -90,19 +128,18 @@ export class LedgerPlaces {
   }
 
   #take(purpose: keyof typeof LIMITS, { actor }: LedgerRequester): () => void {
-    const places = this.#places[purpose]
+    const places = this.#readings[purpose]
     let place = places.acquire(actor.id)
     if (!place.taken && place.limit === 'all' && this.#endSlowest(purpose)) place = places.acquire(actor.id)
     if (place.taken) return place.taken
-    const message = `${place.held} ${place.limit === 'own' ? 'of your ' : ''}readings of the ledger are under way. Try again when one is done.`
-    throw new Refusal('overloaded', { message, headers: { 'retry-after': '5' } })
+    throw tooMany('readings of the ledger', place)
   }
 
   /** Ends the slowest reading that is too slow. False: none is. */
   #endSlowest(purpose: keyof typeof LIMITS): boolean {
     let least = MIN_BYTES_PER_MINUTE
     let slowest: OpenReading | null = null
-    for (const reading of this.#readings[purpose]) {
+    for (const reading of this.#readings[purpose].open) {
       const { lastMinute } = reading.pace
       if (lastMinute === null || lastMinute >= least) continue
       least = lastMinute

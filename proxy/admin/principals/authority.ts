@@ -1,3 +1,4 @@
+import { z } from 'zod'
 import { type AuthorityState, authorityDetail, authorityState } from '../../../db/principals/authority.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import { insertSubjectKey } from '../../../db/principals/subject-keys.ts'
@@ -9,6 +10,25 @@ import type { AdminContext, ChangeAuthorship } from '../operation/context.ts'
 import type { PrincipalKind } from '../operation/kinds.ts'
 import { checkIfMatch } from '../operation/operation.ts'
 import { principalOf } from './view.ts'
+
+const HOUR_MS = 3_600_000
+
+/** The time that the predecessor of a certificate or a key stays valid. Hours. */
+export const graceHours = z.number().min(0).max(720)
+
+/** Returns the end of the predecessor. ms since the epoch; null: at once. */
+export const graceUntil = (
+  { rotationGraceHours }: Pick<AdminContext, 'rotationGraceHours'>,
+  at: number,
+  hours = rotationGraceHours,
+): number | null => (hours === 0 ? null : at + hours * HOUR_MS)
+
+/** A state's predecessor that is honoured until then; nothing if there is none, or no grace. */
+export const predecessorInGrace = (
+  previous: string | null,
+  until: number | null,
+): readonly (readonly [string, string])[] =>
+  previous === null || until === null ? [] : [[previous, new Date(until).toISOString()]]
 
 /** A change of a principal's authority, and its row's detail in addition to the new state. */
 interface AuthorityChange extends AuditNote {

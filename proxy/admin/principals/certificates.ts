@@ -13,10 +13,9 @@ import { AGENT, capabilityToEnroll, type PrincipalKind, spiffeIdOf } from '../op
 import { emptyOperation, operation, readOperation } from '../operation/operation.ts'
 import { idParams, instant, pemText, sha256 } from '../operation/shapes.ts'
 import { assertOwnerRemains, operatorRefusals } from '../operators/owners.ts'
-import { changeAuthority } from './authority.ts'
+import { changeAuthority, graceHours, graceUntil, predecessorInGrace } from './authority.ts'
 import { dpopPublicJwk, jktOf, registeredKeys } from './dpop-jwk.ts'
 import { attachedCaPems, givenPem, LEAF_DAYS } from './enroll.ts'
-import { graceHours, graceUntil, predecessorInGrace } from './grace.ts'
 import { withoutAccess } from './principals.ts'
 import { principalByParams, principalIdMember, principalOf, withId } from './view.ts'
 

@@ -12,8 +12,7 @@ import type { PrincipalKind } from '../operation/kinds.ts'
 import { capabilityToEnroll } from '../operation/kinds.ts'
 import { emptyOperation, operation, readOperation } from '../operation/operation.ts'
 import { idParams, instant } from '../operation/shapes.ts'
-import { changeAuthority } from './authority.ts'
-import { graceHours, graceUntil, predecessorInGrace } from './grace.ts'
+import { changeAuthority, graceHours, graceUntil, predecessorInGrace } from './authority.ts'
 import { principalByParams, principalIdMember, principalOf, withId } from './view.ts'
 
 /** A public JWK that may sign DPoP proofs: not private, symmetric or weak (docs/protocol.md#dpop-keys). */

@@ -4,8 +4,14 @@ import { findRehearsal } from '../../../db/rehearsal/store.ts'
 import { notFound } from '../../../plugins/refusal.ts'
 import { type Rehearsal, recordRehearsal } from '../conditions/rehearsed.ts'
 import { resolveChanges } from '../conditions/resolve.ts'
-import { DEFAULT_WINDOW_MS, instantInput, runRehearsal, windowOf } from '../conditions/run.ts'
-import { previewShape, rehearsalShape } from '../conditions/view.ts'
+import {
+  DEFAULT_WINDOW_MS,
+  instantInput,
+  previewShape,
+  rehearsalShape,
+  runRehearsal,
+  windowOf,
+} from '../conditions/run.ts'
 import { rehearsalChanges } from '../operation/changes.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import { ndjsonWithProgress } from '../operation/in-lines.ts'

@@ -1,7 +1,8 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
-import { ASSETS } from '../frame/assets.ts'
+import type { Reply } from '../../http/reply.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import type { DashboardPage } from '../frame/frame.ts'
+import { ASSETS } from '../frame/frame.ts'
 import { countWithNoun, EMPTY_HTML, type HtmlFragment, html, htmlIf, joinHtml } from '../frame/parts.ts'
 import {
   type ActivityHref,
@@ -19,6 +20,21 @@ import {
   type DecisionCounts,
 } from './bars.ts'
 import { type ActivityQuery, type CallFacet, type CallPage, callLines, callsOf, FACETS } from './calls.ts'
+
+/**
+ * GET /proxy/activity/live: server-sent events. The page then asks for itself once more, so one place renders
+ * calls.
+ */
+export const liveActivity =
+  ({ followers }: Pick<DashboardContext, 'followers'>) =>
+  async ({ actor, hangup }: AdministrationFacts): Promise<Reply> => {
+    const source = followers.open(actor.id)
+    // Also if nobody is left to send it to.
+    if (hangup.gone) source.destroy()
+    else hangup.onGone(() => source.destroy())
+    const headers = { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' }
+    return { status: 200, headers, body: { source } }
+  }
 
 interface ChartOptions {
   readonly shown: BarWindow

@@ -1,11 +1,16 @@
+import { hash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
+import type { Arrival } from '../../../plugins/plugin.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
 import { ledgerHead } from '../../admin/audit/audit.ts'
 import type { AnchorStanding } from '../../admin/operation/shapes.ts'
+import { challengeHeaders } from '../../http/refusal.ts'
 import type { Reply } from '../../http/reply.ts'
-import { PAGE_HEADERS } from '../../operators/pages/page.ts'
-import { ASSETS } from './assets.ts'
+import { isFromOtherOrigin } from '../../operators/pages/form.ts'
+import { PAGE_HEADERS, redirectPage, seeOther, withNext } from '../../operators/pages/page.ts'
 import type { DashboardContext } from './dashboard.ts'
-import { csrf, EMPTY_HTML, type HtmlFragment, html, joinHtml, relativeTime } from './parts.ts'
+import { csrf, EMPTY_HTML, type HtmlFragment, html, joinHtml, problemList, relativeTime } from './parts.ts'
 
 export type DashboardPage = (
   dashboard: DashboardContext,
@@ -181,3 +186,68 @@ ${
 }
 `,
 })
+
+const NAVIGATION = html`<header><a class="brand" href="/proxy">Sallyport</a>${navigation('')}</header>`
+
+/**
+ * Renders a refusal as a page. One that comes from another site has sent no Strict cookie, so a page of ours
+ * leads it on.
+ */
+export function refusedPage(refusal: Refusal, facts: Arrival | AdministrationFacts): Reply {
+  const { reason, status, headers, detail } = refusal
+  const { id, path, query, method } = facts
+  const here = query === '' ? path : `${path}?${query}`
+  if (reason === 'signed_out' && (method === 'GET' || method === 'HEAD'))
+    return isFromOtherOrigin(facts) ? redirectPage(here) : seeOther(withNext('/proxy/sign-in', here))
+  if (reason === 'signed_out') return seeOther('/proxy/sign-in')
+  const needed = detail.required_capability
+  return htmlDocument(
+    'This did not work',
+    html`${'session' in facts && facts.session ? NAVIGATION : EMPTY_HTML}<main class="alone"><h1>This did not work</h1>${problemList(refusal)}${
+      typeof needed === 'string'
+        ? html`<p>It needs <code>${needed}</code>. An operator with <code>admin.operators</code> can grant it.</p>`
+        : EMPTY_HTML
+    }<p><a href="${sectionOf(path)}">Back</a></p><p class="faint"><code>${id}</code></p></main>`,
+    status,
+    { ...challengeHeaders(refusal), ...headers },
+  )
+}
+
+interface Asset {
+  /** Holds a digest of the content: a new version has a new path. */
+  readonly path: string
+  readonly reply: Reply
+}
+
+function asset(file: string, type: string): Asset {
+  const body = readFileSync(new URL(`./assets/${file}`, import.meta.url), 'utf8')
+  const [name = '', ending = ''] = file.split('.')
+  const headers = {
+    'content-type': `${type}; charset=utf-8`,
+    'cache-control': 'public, max-age=31536000, immutable',
+    'cross-origin-resource-policy': 'same-origin',
+  }
+  return {
+    path: `/proxy/assets/${name}-${hash('sha256', body).slice(0, 12)}.${ending}`,
+    reply: { status: 200, headers, body },
+  }
+}
+
+/** Files of pages, from nowhere else. The same for everybody: they say nothing of this service's state. */
+export const ASSETS = {
+  style: asset('dashboard.css', 'text/css'),
+  script: asset('dashboard.js', 'text/javascript'),
+  /** For the page Activity alone, after the script of all. */
+  activity: asset('activity.js', 'text/javascript'),
+} as const
+
+const REPLIES = new Map(Object.values(ASSETS).map(({ path, reply }) => [path, reply]))
+
+/** One route for all: their digests are no part of a route's path, which is a label of `/metrics`. */
+export const ASSET_ROUTE = '/proxy/assets/{file}'
+
+export function serveAsset({ path }: Arrival): Reply {
+  const reply = REPLIES.get(path)
+  if (!reply) throw new Refusal('not_found')
+  return reply
+}

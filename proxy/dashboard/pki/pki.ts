@@ -1,5 +1,7 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
+import type { CaRotationView } from '../../admin/authority/rotation.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
+import { PRINCIPAL_KINDS } from '../../admin/operation/kinds.ts'
 import { etagOf, perform } from '../../admin/operation/operation.ts'
 import { endsSoon } from '../../admin/principals/ending.ts'
 import { type FormSubmission, formHandler } from '../frame/acting.ts'
@@ -16,10 +18,100 @@ import {
   html,
   htmlIf,
   joinHtml,
+  pathOf,
   relativeTime,
 } from '../frame/parts.ts'
 import { rehearsedFormHandler } from '../rehearsed/acting-rehearsed.ts'
-import { ownCaCard } from './own-ca.ts'
+
+const PATH = '/proxy/pki/rotation'
+
+/** Shows the service's own CA, and the one beside it while it is replaced: phase, dates, fingerprints, holders. */
+function ownCaCard(rotation: CaRotationView, etag: string, facts: AdministrationFacts): HtmlFragment {
+  const { phase, issuing, other } = rotation
+  const rows = [
+    caRow(phase === 'issuing' ? 'new, issues' : 'issues', issuing, facts),
+    ...(other ? [caRow(phase === 'issuing' ? 'old, still trusted' : 'next', other, facts)] : []),
+  ]
+  return html`<section class="card"><h2>This organisation's CA</h2>
+<p>Clients verify this service with it. <a href="/pki/ca.crt" download="sallyport-ca.crt">Export the CA certificate</a> · <a href="/pki/ca-chain.pem" download="sallyport-ca-chain.pem">the whole chain</a></p>
+${dataTable(['CA', 'Root ends', 'Intermediate ends', 'Root, SHA-256', 'Intermediate, SHA-256'], rows, EMPTY_HTML)}
+${holdersText(rotation)}${stepForms(rotation, etag, facts)}
+<p class="faint">On the machine: <code class="copy" tabindex="0">make ca-export</code></p></section>`
+}
+
+const caRow = (name: string, ca: CaRotationView['issuing'], { at }: AdministrationFacts): HtmlFragment =>
+  html`<tr><td>${name}</td><td>${relativeTime(ca.root_not_after, at)}</td><td>${relativeTime(ca.intermediate_not_after, at)}</td><td>${copyableCode(ca.root_sha256)}</td><td>${copyableCode(ca.intermediate_sha256)}</td></tr>`
+
+function holdersText({ holders }: CaRotationView): HtmlFragment {
+  if (holders === null) return EMPTY_HTML
+  const { active, in_grace: grace, inactive, principals } = holders
+  return html`<p>Hold certificates of the old CA: <strong>${String(active)}</strong> active, ${String(grace)} with a newer one, ${String(inactive)} inactive. <a href="/proxy/agents?q=ca:old">Agents that do</a></p>
+${
+  principals.length === 0
+    ? EMPTY_HTML
+    : html`<ul>${joinHtml(
+        principals.map(
+          ({ principal_type: type, principal_id: id }) =>
+            html`<li><a href="${pathOf(PRINCIPAL_KINDS[type].plural, id)}">${id}</a></li>`,
+        ),
+      )}</ul>`
+}`
+}
+
+const reasonField = (label: string): HtmlFragment =>
+  html`<label>${label} <input name="force_reason" maxlength="500"></label> `
+
+/** The steps that can be taken now. */
+function stepForms(
+  { phase, holders }: CaRotationView,
+  etag: string,
+  facts: AdministrationFacts,
+): HtmlFragment {
+  if (!hasCapability(facts, 'admin.settings'))
+    return html`<p class="needs">Replacing the CA needs <code>admin.settings</code>.</p>`
+  const form = (name: string, label: string, more: HtmlFragment = EMPTY_HTML): HtmlFragment =>
+    html`<form method="post" action="${PATH}/${name}">${csrf(facts.session)}<input type="hidden" name="if_match" value="${etag}">${more}<button>${label}</button></form>`
+  if (phase === 'none')
+    return html`<details><summary>Replace the CA</summary><p>Prepare makes the next CA. Both are trusted and exported from then on; certificates still come from this one. It can be taken back.</p>
+${form('prepare', 'Prepare', html`<label class="inline"><input type="radio" name="scope" value="root" checked> root and intermediate</label> <label class="inline"><input type="radio" name="scope" value="intermediate"> intermediate alone</label> `)}</details>`
+  if (phase === 'prepared')
+    return html`<p>Issue has the next CA sign all certificates from now on, the service's own too. Old ones are accepted and renewed at once.</p>
+${form('issue', 'Issue')} ${form('cancel', 'Cancel', reasonField('Reason, if somebody has a certificate of the next CA already'))}`
+  const reason =
+    holders !== null && holders.active > 0
+      ? reasonField(`Why ${String(holders.active)} shall lose access`)
+      : EMPTY_HTML
+  return html`<p>Finish ends the old CA and every certificate of it, at once and for good.</p>
+${form('finish', 'Finish', reason)} ${form('cancel', 'Take back')}`
+}
+
+/** POST /proxy/pki/rotation/{step}. */
+export const rotationForms = (dashboard: DashboardContext) => {
+  const to = (): string => '/proxy/pki'
+  const ifMatch = ({ form }: FormSubmission) => ({ ifMatch: form.get('if_match') ?? undefined })
+  const { prepare, issue, finish, cancel } = OPERATIONS.caRotation
+  return {
+    prepare: formHandler(dashboard, prepare, {
+      given: (facts) => ({
+        body: { scope: facts.form.get('scope') === 'intermediate' ? 'intermediate' : 'root' } as const,
+        ...ifMatch(facts),
+      }),
+      to,
+      notice: 'ca_prepared',
+    }),
+    issue: formHandler(dashboard, issue, { given: ifMatch, to, notice: 'ca_issued' }),
+    finish: formHandler(dashboard, finish, {
+      given: (facts) => ({ query: {}, ...ifMatch(facts) }),
+      to,
+      notice: 'ca_finished',
+    }),
+    cancel: formHandler(dashboard, cancel, {
+      given: (facts) => ({ query: {}, ...ifMatch(facts) }),
+      to,
+      notice: 'ca_cancelled',
+    }),
+  }
+}
 
 /** GET /proxy/pki: the CA that proves the service to clients, and the CAs that principals are enrolled by. */
 export const pkiPage: DashboardPage = async ({ context }, facts) => {

@@ -1,6 +1,6 @@
 import { isObject } from '../../../db/support/json.ts'
 import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
-import type { ChangePreview } from '../../admin/conditions/view.ts'
+import type { ChangePreview } from '../../admin/conditions/run.ts'
 import { administerOnRecord } from '../../admin/http/administer.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import type { OperationResult, RawInput } from '../../admin/operation/operation.ts'

@@ -1,6 +1,6 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
-import type { ChangePreview } from '../../admin/conditions/view.ts'
+import type { ChangePreview } from '../../admin/conditions/run.ts'
 import { administerOnRecord } from '../../admin/http/administer.ts'
 import type { OperationResult } from '../../admin/operation/operation.ts'
 import type { Reply } from '../../http/reply.ts'

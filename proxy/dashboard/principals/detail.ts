@@ -25,7 +25,7 @@ import {
 import { clientSnippets } from '../frame/snippets.ts'
 import { candidateCard } from './candidate.ts'
 import { capabilitiesCard, type TypedCapabilities } from './capabilities-card.ts'
-import { type GraceChoice, graceChoice, isInIncident } from './grace.ts'
+import { type GraceChoice, graceChoice, isInIncident } from './ending.ts'
 import { inviteButton } from './invited.ts'
 import {
   type CallerPlural,

@@ -10,10 +10,8 @@ import { type HtmlFragment, html, pathOf } from '../frame/parts.ts'
 import { clientSnippets } from '../frame/snippets.ts'
 import { askFirst } from '../rehearsed/acting-rehearsed.ts'
 import { typedTokens } from './capabilities-card.ts'
-import { operatorWarning } from './ending.ts'
-import { graceOf } from './grace.ts'
-import { identityFolder } from './identity.ts'
-import { showInvitation } from './invited.ts'
+import { graceOf, operatorWarning } from './ending.ts'
+import { identityFolder, showInvitation } from './invited.ts'
 import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 
 /** Makes the key of an agent's proofs, as `sallyport agent` does: the private JWK, and the public one. */

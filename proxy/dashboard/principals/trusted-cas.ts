@@ -19,7 +19,7 @@ import {
   relativeTime,
 } from '../frame/parts.ts'
 import { rehearsedFormHandler } from '../rehearsed/acting-rehearsed.ts'
-import { type GraceChoice, graceChoice, graceOf } from './grace.ts'
+import { type GraceChoice, graceChoice, graceOf } from './ending.ts'
 import type { PrincipalDetail } from './kinds.ts'
 
 const { agents, cas } = OPERATIONS

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import canonicalize from 'canonicalize'
-import type { ChangePreview as Made } from '../../admin/conditions/view.ts'
+import type { ChangePreview as Made } from '../../admin/conditions/run.ts'
 import type { RehearsalChange } from '../../admin/operation/changes.ts'
 import type { OperationResult } from '../../admin/operation/operation.ts'
 import { countWithNoun, type HtmlFragment, html, htmlIf, joinHtml, relativeTime } from '../frame/parts.ts'

@@ -7,6 +7,7 @@ import type { Reply } from '../../http/reply.ts'
 import { seeOther } from '../../operators/pages/page.ts'
 import type { FormSubmission } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
+import { refusedPage } from '../frame/frame.ts'
 import {
   copyableCode,
   csrf,
@@ -17,9 +18,7 @@ import {
   htmlIf,
   problemList,
 } from '../frame/parts.ts'
-import { refusedPage } from '../frame/refused.ts'
-import { FIRST_AGENT } from './agent.ts'
-import { caCertificate, setupStep } from './step.ts'
+import { caCertificate, FIRST_AGENT, setupStep } from './step.ts'
 
 const { show, set } = OPERATIONS.organisation
 

@@ -1,11 +1,28 @@
 import { hash } from 'node:crypto'
+import type { Database } from '../../../db/database.ts'
+import { isOperatorOfIssuer } from '../../../db/operators/identities.ts'
 import {
   ADMIN_CAPABILITIES,
   type AdminCapability,
   isOperatorSet,
   OPERATOR_SETS,
 } from '../../../plugins/operators/capabilities.ts'
-import type { OidcOptions } from '../options.ts'
+import type { OidcOptions, OperatorsOptions } from '../options.ts'
+
+/**
+ * Makes the question whether the identity provider's people may sign in as an operator who can administer
+ * others: the map names it, or somebody for whom it was made has a set that holds as much.
+ */
+export function canSignInByProvider(
+  database: Database,
+  { oidc }: OperatorsOptions,
+): (operatorName: string) => Promise<boolean> {
+  const { namesOperator, grantsCapability } = readClaimMapping(oidc)
+  return async (name) =>
+    oidc !== undefined &&
+    (namesOperator(name) ||
+      (grantsCapability('admin.operators') && (await isOperatorOfIssuer(database, oidc.issuer, name))))
+}
 
 /** The operator by the values of a claim. `marks`: of the entries that say so. */
 export type MappedOperator = { readonly marks: readonly string[] } & (

@@ -1,7 +1,41 @@
 import { hash } from 'node:crypto'
 import type { JWTPayload } from 'jose'
+import { LedgerError } from '../../../db/ledger/record/entry.ts'
 import type { ProviderIdentity as Identity } from '../../../db/operators/identities.ts'
+import { serviceEntry } from '../../../plugins/audit/entries.ts'
+import type { Arrival } from '../../../plugins/plugin.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
 import type { OidcOptions } from '../options.ts'
+import type { SignInContext } from '../signing-in.ts'
+
+interface RefusedPerson {
+  readonly error: SignInRefused
+  readonly issuer: string
+  readonly subject: string
+}
+
+/**
+ * Records that somebody whom the provider has authenticated gets nothing: durable before it resolves. Nothing
+ * of the row says who that is, unless it is an existing operator. Only so many of one person in a minute are
+ * rows; the others are counted, as strangers are: nobody grows the chain by being refused.
+ */
+export async function recordRefusedSignIn(
+  { context, refusedRows, anonymous }: Pick<SignInContext, 'context' | 'refusedRows' | 'anonymous'>,
+  { error, issuer, subject }: RefusedPerson,
+  { id, at }: Arrival,
+): Promise<void> {
+  const person = hash('sha256', `${issuer} ${subject}`)
+  if (refusedRows.waitS(person) > 0) return anonymous.count('sign_in_refused')
+  refusedRows.recordFailure(person)
+  const detail = { via: 'oidc', reason: error.reason, issuer }
+  const entry = serviceEntry('admin.sign_in_refused', 'denied', detail, at, context.configDigest)
+  const whose = { principal_id: error.operator, principal_type: error.operator === null ? null : 'operator' }
+  try {
+    await context.ledger.commit({ entries: [{ ...entry, ...whose, request_id: id }] })
+  } catch (cause) {
+    throw cause instanceof LedgerError ? new Refusal('audit_unavailable', { cause }) : cause
+  }
+}
 
 const MAX_CHARACTERS = 256
 /** Most values of a claim that are read, and of `amr` that are kept. */

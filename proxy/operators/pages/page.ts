@@ -5,6 +5,25 @@ import { challengeHeaders } from '../../http/refusal.ts'
 import type { Reply } from '../../http/reply.ts'
 import { EMPTY_HTML, type HtmlFragment, html } from './html.ts'
 
+const HOME_PAGE = '/proxy'
+
+const LOCAL = /^\/proxy(?:[/?][!-~]*)?$/
+/** They lead back to themselves. */
+const SIGN_IN_PATHS = /^\/proxy\/(?:sign-in|sign-out|oidc\/)/
+const MAX_CHARACTERS = 512
+
+/** The page after sign-in: a page of ours, or {@link HOME_PAGE} for anything else. */
+export function nextPage(query: string): string {
+  const next = new URLSearchParams(query).get('next') ?? ''
+  const isOurs = next.length <= MAX_CHARACTERS && LOCAL.test(next) && !SIGN_IN_PATHS.test(next)
+  // Parsed as a browser does: `..` leads nowhere else.
+  const path = isOurs ? URL.parse(next, 'https://sallyport.invalid')?.pathname : undefined
+  return path !== undefined && /^\/proxy(?:\/|$)/.test(path) && !SIGN_IN_PATHS.test(path) ? next : HOME_PAGE
+}
+
+export const withNext = (path: string, next: string): string =>
+  next === HOME_PAGE ? path : `${path}?next=${encodeURIComponent(next)}`
+
 const STYLE = `
 :root{color-scheme:light dark;font:1rem/1.5 system-ui,sans-serif}
 body{max-width:34rem;margin:12vh auto 0;padding:0 1rem;background:light-dark(#fff,#14171a);color:light-dark(#1a1d21,#e7eaee);overflow-wrap:break-word}

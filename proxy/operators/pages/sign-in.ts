@@ -10,11 +10,9 @@ import { commitChange } from '../../admin/operation/change.ts'
 import type { Reply } from '../../http/reply.ts'
 import { beginSession, ROW_DIGITS } from '../sessions/begin.ts'
 import type { SignInContext } from '../signing-in.ts'
-import type { SubmittedForm } from './form.ts'
+import type { SubmittedForm, VisitorSession } from './form.ts'
 import { EMPTY_HTML, type HtmlFragment, html } from './html.ts'
-import { nextPage, withNext } from './next.ts'
-import { plainPage, redirectPage, refusalPage, seeOther } from './page.ts'
-import type { VisitorSession } from './visitor.ts'
+import { nextPage, plainPage, redirectPage, refusalPage, seeOther, withNext } from './page.ts'
 
 /** The data of this host that a browser forgets. */
 const FORGET = '"cache", "cookies"'

@@ -3,8 +3,7 @@ import { EditedTexts } from '../../../plugins/pin/edited-texts.ts'
 import { Pipeline } from '../../../plugins/plugin.ts'
 import type { AdminSecretSource } from '../../../plugins/secrets/admin-secret.ts'
 import type { AdminContext } from '../../../proxy/admin/operation/context.ts'
-import { LedgerPlaces } from '../../../proxy/admin/operation/ledger-places.ts'
-import { RehearsalPlaces } from '../../../proxy/admin/operation/places.ts'
+import { LedgerPlaces, RehearsalPlaces } from '../../../proxy/admin/operation/ledger-places.ts'
 
 /** Judges no call. */
 export const NO_WHAT_IF: AdminContext['whatIf'] = {

@@ -1,10 +1,10 @@
 import t from 'tap'
+import { sentenceOf } from '../../../../proxy/admin/conditions/sentence.ts'
 import type {
   AuthorityEffect,
   ExpectationAuthority,
   ExpectationTool,
-} from '../../../../proxy/admin/conditions/known.ts'
-import { sentenceOf } from '../../../../proxy/admin/conditions/sentence.ts'
+} from '../../../../proxy/admin/conditions/truth.ts'
 import { evaluateSentences } from '../../../../proxy/admin/conditions/truth.ts'
 import type { ExpectationPrincipal } from '../../../../proxy/admin/operation/changes.ts'
 

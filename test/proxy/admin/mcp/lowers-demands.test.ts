@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { capabilityOf, type ToolDemands } from '../../../../db/ledger/authority/rule.ts'
-import { reducesRequirements } from '../../../../proxy/admin/mcp/lowers-demands.ts'
+import { reducesRequirements } from '../../../../proxy/admin/mcp/body.ts'
 import { testGateway } from '../../../support/gateway.ts'
 import { filesStage, mcpStage, tool, toolServer } from '../../../support/mcp/stage.ts'
 import { as, operatorNamed, ownerOnTheMachine } from '../../../support/operators.ts'

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import { RehearsalPlaces } from '../../../../proxy/admin/operation/places.ts'
+import { RehearsalPlaces } from '../../../../proxy/admin/operation/ledger-places.ts'
 import { CHAT, type Identity, PLUGIN_FILES, type TestGateway, testGateway } from '../../../support/gateway.ts'
 import { as, operatorNamed } from '../../../support/operators.ts'
 
