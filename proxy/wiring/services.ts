@@ -2,7 +2,6 @@ import { totalmem } from 'node:os'
 import { dirname } from 'node:path'
 import { getHeapStatistics } from 'node:v8'
 import { HostNameCache } from '../../db/host-names/kept-names.ts'
-import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { countUnsealed } from '../../db/ledger/tree/store.ts'
 import { countUnreadableResources } from '../../db/mcp/resources.ts'
 import { countQuarantinedTools } from '../../db/mcp/tools.ts'
@@ -19,10 +18,8 @@ import { NonceIssuer } from '../../plugins/dpop/dpop.ts'
 import type { EnvironmentVariables } from '../../plugins/operator-files/expand.ts'
 import { EditedTexts } from '../../plugins/pin/edited-texts.ts'
 import { pin, recheckPin } from '../../plugins/pin/pin.ts'
-import type { SubjectKeys } from '../../plugins/pin/subject-keys.ts'
 import { adminSecret, hasOperatorSecret } from '../../plugins/secrets/admin-secret.ts'
 import { apiKeyCheck } from '../../plugins/secrets/api-key.ts'
-import type { PrincipalQuota } from '../../plugins/secrets/quota.ts'
 import { FailureThrottle, type MonotonicClock, sharedThrottle } from '../../plugins/secrets/throttle.ts'
 import { strangerLookups } from '../../plugins/strangers-line.ts'
 import { FirstBootSetup, setupGate } from '../admin/keys/setup.ts'
@@ -33,7 +30,7 @@ import { RecentRenewals } from '../admin/principals/renew.ts'
 import { LoginChallenges } from '../auth/login-challenge.ts'
 import { openNonceSecret } from '../auth/nonces.ts'
 import { openSubjectKeys } from '../auth/subject-keys.ts'
-import { openTokenKeys, type TokenKeys } from '../auth/token-keys.ts'
+import { openTokenKeys } from '../auth/token-keys.ts'
 import { tokenQuota } from '../auth/token-quota.ts'
 import type { DataDirectory } from '../boot/data-directory.ts'
 import type { Settings } from '../boot/settings.ts'
@@ -46,14 +43,12 @@ import { OpenListeners } from '../http/listeners.ts'
 import { MemoryBudget, type MemoryLimits, RequestDrain } from '../http/open-calls.ts'
 import { ModelMismatches } from '../llm/answered-models.ts'
 import { ModelCatalogue } from '../llm/catalogue.ts'
-import { type LlmUpstream, openUpstream } from '../llm/upstream/client.ts'
-import { type IdempotencyKeys, idempotencyKeys } from '../llm/upstream/idempotency-keys.ts'
+import { openUpstream } from '../llm/upstream/client.ts'
+import { idempotencyKeys } from '../llm/upstream/idempotency-keys.ts'
 import { ParkedCalls } from '../mcp/handlers/parked-calls.ts'
-import { type McpRuntime, openMcp } from '../mcp/mcp.ts'
+import { openMcp } from '../mcp/mcp.ts'
 import { FairQueue } from '../operators/oidc/fair-line.ts'
 import { openSessions, signInQuota } from '../operators/sessions/open.ts'
-import type { SignInContext } from '../operators/signing-in.ts'
-import type { PipelineDependencies } from '../pipelines.ts'
 import { LogKeys, openTree } from '../proofs/log-keys.ts'
 import { LedgerSealer } from '../proofs/sealer.ts'
 import { SealingWatch } from '../proofs/sealing-watch.ts'
@@ -64,106 +59,27 @@ import { ClockWatch } from '../tasks/watch-clock.ts'
 import { DiskSpace } from '../tasks/watch-disk.ts'
 import { certificateEnds } from '../telemetry/certificate-ends.ts'
 import type { GatewayLogs } from '../telemetry/log.ts'
-import { createMetrics, type GatewayMetrics } from '../telemetry/metrics.ts'
+import { createMetrics } from '../telemetry/metrics.ts'
 import type { ConfigurationRejection } from './reload.ts'
 
 /** The services that live as long as the process, whichever configuration is in force. */
-export interface GatewayServices {
-  readonly dataDirectory: DataDirectory
-  readonly logs: GatewayLogs
-  readonly metrics: GatewayMetrics
-  readonly clock: () => number
-  readonly monotonic: MonotonicClock
-  readonly ledger: Ledger
-  readonly outcomes: OutcomeWriter
-  readonly anonymous: AnonymousRefusals
-  /** Counts the refusals of known principals that are too many to be rows. */
-  readonly summaries: RefusalSummaries
-  /** The room that the database has. */
-  readonly disk: DiskSpace
-  /** The principals that have proven a call since the last write of `last_seen_at`, by id. */
-  readonly seen: Map<string, SeenPrincipal>
-  /** Requests under way. */
-  readonly drain: RequestDrain
-  /** The bytes that they hold. */
-  readonly budget: MemoryBudget
-  /** Open once `gateway.ts` has opened them. */
-  readonly listeners: OpenListeners
-  /**
-   * Set by `gateway.ts` alone, once routes are made: what makes them again, and what counts the anchors that
-   * are late.
-   */
-  readonly mounted: {
-    reroute: () => void
-    sealIntervalMs: () => number
-    lateAnchors: () => Promise<number>
-    brokenExpectations: () => Promise<number>
-    /** Why the last load of the operators' files was rejected; null: it was not. */
-    rejected: ConfigurationRejection | null
-  }
-  /**
-   * The base URLs that clients reach the gateway by. Empty until the listeners are open, so read them when
-   * they are needed.
-   */
-  readonly baseUrls: () => readonly string[]
-  /** `iss` of access tokens. */
-  readonly issuer: () => string
-  readonly keys: TokenKeys
-  /** The keys that sign the checkpoints of the ledger's tree. */
-  readonly logKeys: LogKeys
-  readonly sealer: LedgerSealer
-  readonly sealing: SealingWatch
-  readonly clockWatch: ClockWatch
-  readonly editedTexts: EditedTexts
-  readonly logins: LoginChallenges
-  /** The keys of commitments. */
-  readonly subjectKeys: SubjectKeys
-  /** The changes of one object, one after the other, whichever configuration is in force. */
-  readonly oneAtATime: KeyedQueue
-  readonly rehearsalPlaces: RehearsalPlaces
-  readonly ledgerPlaces: LedgerPlaces
-  readonly quota: PrincipalQuota
-  readonly renewals: RecentRenewals
-  /** The state of the readings of followed bundles, by name. */
-  readonly bundleStandings: Map<string, BundleStanding>
-  readonly setup: FirstBootSetup
-  /** The connections to LLM providers. */
-  readonly upstream: LlmUpstream
-  /** The name servers, `address` or `address:port`; undefined: the machine's. */
-  readonly nameServers: readonly string[] | undefined
-  /** The look-up of the identity provider's names, whichever configuration is in force. */
-  readonly identityProviderNames: HostNameCache
-  /** The clients' connections, and the descriptors that they share with all else. */
-  readonly descriptors: FileDescriptors
-  /** Sign-ins by the identity provider, whichever configuration is in force. */
-  readonly signInThrottles: Pick<SignInContext, 'wrongCodes' | 'refusedRows' | 'exchanges' | 'signIns'>
-  readonly idempotencyKeys: IdempotencyKeys
-  /** The name of the gateways on this database in `CDN-Loop`. */
-  readonly loopToken: string
-  /** The models that providers ran in place of those that they were asked for, since the process started. */
-  readonly modelMismatches: ModelMismatches
-  /** Lists of models, as the providers last gave them. */
-  readonly catalogue: ModelCatalogue
-  /** Asks providers for them, for operators. */
-  readonly trials: ProviderTrials
-  /** The instant of the start. ms since the epoch. */
-  readonly startedAt: number
-  readonly mcp: McpRuntime
-  /** The calls at MCP servers that wait for an answer of their callers of the stateless era. */
-  readonly parkedCalls: ParkedCalls
-  /** The pages of the dashboard that follow new rows. */
-  readonly followers: ActivityFollowers
-  /** The plugins that remember something: made once, whichever configuration is in force. */
-  readonly plugins: Omit<PipelineDependencies, 'configuration' | 'inForce' | 'mcp'>
-  readonly hasAdminSecret: () => Promise<boolean>
-  /** Has the listeners show the server's certificate that is in the data directory now. */
-  readonly renewCertificate: () => Promise<void>
-  /** Has this process use the CA and the names in the database, if they have changed. */
-  readonly followAuthority: () => Promise<void>
+export type GatewayServices = Awaited<ReturnType<typeof openServices>>
+
+/** Facts that `gateway.ts` alone sets, once routes are made: what makes them again, and what the metrics count. */
+interface MountedFacts {
+  reroute: () => void
+  sealIntervalMs: () => number
+  lateAnchors: () => Promise<number>
+  brokenExpectations: () => Promise<number>
+  /** Why the last load of the operators' files was rejected; null: it was not. */
+  rejected: ConfigurationRejection | null
 }
 
 /** The time as the machine says it, and the time that passes whatever it says. ms. */
-export type GatewayClocks = Pick<GatewayServices, 'clock' | 'monotonic'>
+export interface GatewayClocks {
+  readonly clock: () => number
+  readonly monotonic: MonotonicClock
+}
 
 /** Facts from outside of the process that services depend on. */
 interface ProcessSurroundings {
@@ -185,7 +101,7 @@ export async function openServices(
   logs: GatewayLogs,
   { clock, monotonic }: GatewayClocks,
   { env, nameServers, descriptorLimit, roomMs }: ProcessSurroundings,
-): Promise<GatewayServices> {
+) {
   const { settings, database, ledger, passphrase } = dataDirectory
   const outcomes = new OutcomeWriter(ledger, database, (error) =>
     logs.log.error({ err: error }, 'an outcome row was lost'),
@@ -199,7 +115,7 @@ export async function openServices(
   const listeners = new OpenListeners(settings)
   const { baseUrls, adminUrls, adminPages, issuer } = listeners
   const none = (): Promise<number> => Promise.resolve(0)
-  const mounted: GatewayServices['mounted'] = {
+  const mounted: MountedFacts = {
     reroute: () => {},
     sealIntervalMs: () => 0,
     lateAnchors: none,
@@ -237,7 +153,7 @@ export async function openServices(
   const descriptors = new FileDescriptors(settings.adminListen !== null, descriptorLimit, (outcome) =>
     metrics.fullConnections.inc({ outcome }),
   )
-  const bundleStandings: GatewayServices['bundleStandings'] = new Map()
+  const bundleStandings = new Map<string, BundleStanding>()
   const metrics = createMetrics({
     descriptors,
     waiting: () => ledger.waiting,
@@ -300,25 +216,39 @@ export async function openServices(
     dataDirectory,
     logs,
     metrics,
+    /** The bytes that they hold. */
     budget,
     clock,
     monotonic,
     ledger,
     outcomes,
     anonymous: new AnonymousRefusals(clock()),
+    /** Counts the refusals of known principals that are too many to be rows. */
     summaries: new RefusalSummaries(monotonic, () => disk.low),
+    /** The room that the database has. */
     disk,
-    seen: new Map(),
+    /** The principals that have proven a call since the last write of `last_seen_at`, by id. */
+    seen: new Map<string, SeenPrincipal>(),
+    /** Requests under way. */
     drain: new RequestDrain(),
+    /** Open once `gateway.ts` has opened them. */
     listeners,
     mounted,
+    /**
+     * The base URLs that clients reach the gateway by. Empty until the listeners are open, so read them when
+     * they are needed.
+     */
     baseUrls,
+    /** `iss` of access tokens. */
     issuer,
     keys,
+    /** The keys of commitments. */
     subjectKeys,
+    /** The changes of one object, one after the other, whichever configuration is in force. */
     oneAtATime,
     rehearsalPlaces: new RehearsalPlaces(),
     ledgerPlaces: new LedgerPlaces(),
+    /** The keys that sign the checkpoints of the ledger's tree. */
     logKeys,
     sealer,
     sealing,
@@ -327,24 +257,36 @@ export async function openServices(
     logins: new LoginChallenges(nonceSecret),
     quota: tokenQuota(monotonic, () => disk.low, database.notices),
     renewals: new RecentRenewals(monotonic),
+    /** The state of the readings of followed bundles, by name. */
     bundleStandings,
+    /** The clients' connections, and the descriptors that they share with all else. */
     descriptors,
     setup: new FirstBootSetup(subjectKeys.derived('setup code'), throttle('wrong-setup-code')),
+    /** Sign-ins by the identity provider, whichever configuration is in force. */
     signInThrottles: {
       wrongCodes: throttle('wrong-code'),
       refusedRows: new FailureThrottle(monotonic),
       exchanges: new FairQueue(),
       signIns: signInQuota(monotonic, () => disk.low, database.notices),
     },
+    /** The connections to LLM providers. */
     upstream,
+    /** The name servers, `address` or `address:port`; undefined: the machine's. */
     nameServers,
+    /** The look-up of the identity provider's names, whichever configuration is in force. */
     identityProviderNames: new HostNameCache({ servers: nameServers }),
     idempotencyKeys: idempotencyKeys(subjectKeys.derived('llm idempotency key')),
+    /** The name of the gateways on this database in `CDN-Loop`. */
     loopToken: `sallyport-${subjectKeys.derived('cdn loop').toString('hex').slice(0, 32)}`,
+    /** The models that providers ran in place of those that they were asked for, since the process started. */
     modelMismatches: new ModelMismatches((provider) => metrics.modelMismatches.inc({ provider })),
+    /** Lists of models, as the providers last gave them. */
     catalogue,
+    /** Asks providers for them, for operators. */
     trials: new ProviderTrials({ catalogue, upstream, clock }),
+    /** The instant of the start. ms since the epoch. */
     startedAt: clock(),
+    /** The calls at MCP servers that wait for an answer of their callers of the stateless era. */
     parkedCalls: new ParkedCalls(),
     mcp: openMcp({
       database,
@@ -356,7 +298,9 @@ export async function openServices(
       clock,
       edited: (what) => editedTexts.note(what, clock()),
     }),
+    /** The pages of the dashboard that follow new rows. */
     followers: new ActivityFollowers({ last: () => database.rowCounts.last(), log: logs.log }),
+    /** The plugins that remember something: made once, whichever configuration is in force. */
     plugins: {
       operators: {
         secret,
@@ -380,7 +324,9 @@ export async function openServices(
       claims: { ledger, database },
     },
     hasAdminSecret: hasOperatorSecret(stored, settings.adminSecret),
+    /** Has the listeners show the server's certificate that is in the data directory now. */
     renewCertificate: renew,
+    /** Has this process use the CA and the names in the database, if they have changed. */
     followAuthority,
   }
 }
