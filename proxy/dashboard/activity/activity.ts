@@ -3,7 +3,7 @@ import type { Reply } from '../../http/reply.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import type { DashboardPage } from '../frame/frame.ts'
 import { ASSETS } from '../frame/frame.ts'
-import { countWithNoun, EMPTY_HTML, type HtmlFragment, html, htmlIf, joinHtml } from '../frame/parts.ts'
+import { countWithNoun, EMPTY_HTML, type HtmlFragment, html } from '../frame/parts.ts'
 import {
   type ActivityHref,
   type ActivityParams,
@@ -57,11 +57,9 @@ function chart({ shown, decided, here, chosen, notNarrowed }: ChartOptions): Htm
   const most = Math.max(1, ...bars.map(({ allowed, denied }) => allowed + denied))
   return html`<section id="chart" class="chart" aria-label="Over time">
 <p class="totals">${total('denied', decided.denied, here)} · ${total('allowed', decided.allowed, here)} <span class="faint">from ${minuteOf(from)} to ${end} UTC${widened ? ', widened to whole bars' : ''}, one bar is ${unitName}</span></p>
-<p>${joinHtml(windows(here, chosen))}<a class="skip" href="#calls">Skip the chart</a></p>
+<p>${windows(here, chosen)}<a class="skip" href="#calls">Skip the chart</a></p>
 ${renderCountNotes(decided, notNarrowed)}
-<svg role="group" aria-label="Bars over time" viewBox="0 0 ${String(bars.length * WIDTH)} ${String(HEIGHT)}" preserveAspectRatio="none" width="100%" height="96" data-range="${here({ since: null, until: null, window: null, cursor: null })}">${joinHtml(
-    bars.map((bar, n) => renderBar(bar, n, most, here)),
-  )}</svg>
+<svg role="group" aria-label="Bars over time" viewBox="0 0 ${String(bars.length * WIDTH)} ${String(HEIGHT)}" preserveAspectRatio="none" width="100%" height="96" data-range="${here({ since: null, until: null, window: null, cursor: null })}">${bars.map((bar, n) => renderBar(bar, n, most, here))}</svg>
 <p class="axis faint"><span>${minuteOf(from)}</span><span>highest: ${most.toLocaleString('en')}</span><span>${end}</span></p>
 <p class="faint" role="status" id="range"></p></section>`
 }
@@ -76,7 +74,7 @@ const windows = (here: ActivityHref, chosen: WindowName | null): readonly HtmlFr
   )
 
 const renderCountNotes = ({ uncounted }: DecisionCounts, notNarrowed: readonly string[]): HtmlFragment =>
-  html`${htmlIf(notNarrowed.length > 0, () => html`<p class="needs">These numbers cover all calls: they are not filtered by ${notNarrowed.join(', ')}.</p>`)}${htmlIf(uncounted > 0, () => html`<p class="needs">About ${uncounted.toLocaleString('en')} of the newest rows are not in these numbers yet: they are still being counted.</p>`)}`
+  html`${notNarrowed.length > 0 && html`<p class="needs">These numbers cover all calls: they are not filtered by ${notNarrowed.join(', ')}.</p>`}${uncounted > 0 && html`<p class="needs">About ${uncounted.toLocaleString('en')} of the newest rows are not in these numbers yet: they are still being counted.</p>`}`
 
 function renderBar(
   { from, to, allowed, denied }: ChartBar,
@@ -119,23 +117,17 @@ function activityForm({
   const field = (name: 'since' | 'until', label: string): HtmlFragment =>
     html`<label>${label} <input name="${name}" value="${typed[name]}" placeholder="2026-11-22 14:30"${problems[name] === null ? EMPTY_HTML : html` aria-invalid="true" aria-describedby="${name}-problem"`}></label>`
   const problem = (name: 'since' | 'until', label: string): HtmlFragment =>
-    htmlIf(
-      problems[name] !== null,
-      () =>
-        html`<p class="problem" role="alert" id="${name}-problem">${label}: “${typed[name]}” ${problems[name] ?? ''}.</p>`,
-    )
-  return html`<form class="search" action="/proxy/activity">${field('since', 'From')}${field('until', 'to')}${joinHtml(
-    hidden.map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`),
-  )}${htmlIf(noise, () => html`<input type="hidden" name="noise" value="yes">`)}<button>Show</button> <a href="${here({ noise: noise ? null : 'yes', cursor: null })}">${noise ? 'Hide' : 'Show'} lists of tools</a></form>
-${problem('since', 'From')}${problem('until', 'To')}${htmlIf(unknown.length > 0, () => html`<p class="problem" role="alert">There is no filter ${unknown.join(', ')}. Filters are principal, action, status, reason, tool, model, since, until and window (1h, 24h, 7d, 30d). <a href="/proxy/activity">All calls</a></p>`)}
-<p class="chips">${joinHtml(
-    Object.entries(chosen)
-      .filter(([name]) => name !== 'cursor')
-      .map(
-        ([name, value]) =>
-          html`<a class="chip" href="${here({ [name]: null, cursor: null })}" title="Remove this filter">${name}: ${value} ×</a> `,
-      ),
-  )}</p>`
+    problems[name] !== null
+      ? html`<p class="problem" role="alert" id="${name}-problem">${label}: “${typed[name]}” ${problems[name] ?? ''}.</p>`
+      : EMPTY_HTML
+  return html`<form class="search" action="/proxy/activity">${field('since', 'From')}${field('until', 'to')}${hidden.map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}${noise && html`<input type="hidden" name="noise" value="yes">`}<button>Show</button> <a href="${here({ noise: noise ? null : 'yes', cursor: null })}">${noise ? 'Hide' : 'Show'} lists of tools</a></form>
+${problem('since', 'From')}${problem('until', 'To')}${unknown.length > 0 && html`<p class="problem" role="alert">There is no filter ${unknown.join(', ')}. Filters are principal, action, status, reason, tool, model, since, until and window (1h, 24h, 7d, 30d). <a href="/proxy/activity">All calls</a></p>`}
+<p class="chips">${Object.entries(chosen)
+    .filter(([name]) => name !== 'cursor')
+    .map(
+      ([name, value]) =>
+        html`<a class="chip" href="${here({ [name]: null, cursor: null })}" title="Remove this filter">${name}: ${value} ×</a> `,
+    )}</p>`
 }
 
 const LINES = 100
@@ -184,7 +176,7 @@ async function renderResults(
   ]
   return html`${chart({ shown, decided, here, chosen: times.window, notNarrowed })}
 ${renderFollowLink(asked)}
-<div class="beside"><aside aria-label="Filter">${joinHtml(FACETS.map((facet) => facetOf(facet, calls, here)))}</aside>
+<div class="beside"><aside aria-label="Filter">${FACETS.map((facet) => facetOf(facet, calls, here))}</aside>
 ${table(calls, here, facts.at)}</div>`
 }
 
@@ -197,15 +189,13 @@ const renderFollowLink = ({ chosen, here }: ActivityParams): HtmlFragment =>
 const table = (found: CallPage, here: ActivityHref, at: number): HtmlFragment =>
   html`<section id="calls" tabindex="-1">${callLines(found.calls, at, html`<p>No calls match.</p><p>An agent's first call shows up here: <code class="copy" tabindex="0">make demo</code> makes some.</p>`)}
 <p class="faint">${countWithNoun(found.fitting, 'line matches', 'lines match')} among the ${countWithNoun(found.rows, 'row')} that were searched${found.oldest === null ? '' : `, back to ${found.oldest}`}.</p>
-${htmlIf(found.next !== null, () => html`<p><a rel="next" href="${here({ cursor: found.next })}">Older</a></p>`)}</section>`
+${found.next !== null && html`<p><a rel="next" href="${here({ cursor: found.next })}">Older</a></p>`}</section>`
 
 const facetOf = (facet: CallFacet, { counts }: CallPage, here: ActivityHref): HtmlFragment => {
   const values = [...counts[facet]].toSorted(([, a], [, b]) => b - a).slice(0, 12)
   if (values.length === 0) return html``
-  return html`<h3>${facet === 'status' ? 'verdict' : facet}</h3><ul>${joinHtml(
-    values.map(
-      ([value, count]) =>
-        html`<li><a href="${here({ [facet]: value, cursor: null })}">${value}</a> ${String(count)}</li>`,
-    ),
+  return html`<h3>${facet === 'status' ? 'verdict' : facet}</h3><ul>${values.map(
+    ([value, count]) =>
+      html`<li><a href="${here({ [facet]: value, cursor: null })}">${value}</a> ${String(count)}</li>`,
   )}</ul>`
 }

@@ -15,8 +15,6 @@ import {
   factList as factsOf,
   type HtmlFragment,
   html,
-  htmlIf,
-  joinHtml,
   relativeTime,
 } from '../frame/parts.ts'
 import { actionText, gateLine, ledgerWord, reasonWords } from '../frame/words.ts'
@@ -97,8 +95,8 @@ async function ledgerCard(
   })
   const receipt = html`<p><a href="/v1/audit/proofs/${encodeURIComponent(id)}" download="${id}.json">Save as receipt</a>: rows, proofs, and the salts that open their commitments. You can verify it anywhere:</p>
 <pre class="copy" tabindex="0">sallyport verify ${id}.json --body BODY --key VKEY</pre>`
-  return html`<section class="card"><h2>In the ledger</h2>${joinHtml(shown)}
-${htmlIf(proven !== null && placed.length > 0, () => receipt)}${htmlIf(proven === null, () => html`<p class="faint">Not sealed yet: ${sealing.stopped ? 'sealing has stopped' : 'this takes a second'}.</p>`)}</section>`
+  return html`<section class="card"><h2>In the ledger</h2>${shown}
+${proven !== null && placed.length > 0 && receipt}${proven === null && html`<p class="faint">Not sealed yet: ${sealing.stopped ? 'sealing has stopped' : 'this takes a second'}.</p>`}</section>`
 }
 
 /** A row whole, as the export has it: the text that is hashed, and the proof that it is in the log. */
@@ -110,7 +108,7 @@ const rowOf = (row: AuditRow, leaf: string | null, proof: ProvenRow | null): Htm
       ['Receipt', copyableCode(`stream=${row.stream}, seq=${row.seq}, hash=${row.row_hash}`)],
       ['Written by', `version ${row.version}, configuration ${row.config_digest}`],
     ],
-  )}<pre>${JSON.stringify(row.detail, null, 2)}</pre>${htmlIf(leaf !== null, () => html`<details><summary>${escapeHiddenJson(leaf ?? '') === leaf ? 'Leaf: the exact bytes' : 'Leaf, with hidden characters escaped: an export has the exact bytes'}</summary><pre class="copy" tabindex="0">${escapeHiddenJson(leaf ?? '')}</pre></details>`)}${htmlIf(proof !== null, () => html`<details><summary>Inclusion proof, under a signed checkpoint</summary><pre class="copy" tabindex="0">${proof?.proof ?? ''}</pre></details>`)}</details>`
+  )}<pre>${JSON.stringify(row.detail, null, 2)}</pre>${leaf !== null && html`<details><summary>${escapeHiddenJson(leaf ?? '') === leaf ? 'Leaf: the exact bytes' : 'Leaf, with hidden characters escaped: an export has the exact bytes'}</summary><pre class="copy" tabindex="0">${escapeHiddenJson(leaf ?? '')}</pre></details>`}${proof !== null && html`<details><summary>Inclusion proof, under a signed checkpoint</summary><pre class="copy" tabindex="0">${proof?.proof ?? ''}</pre></details>`}</details>`
 
 /** The changes whose rows make the state of a principal (docs/ledger.md#replay). */
 const CHANGES = [
@@ -165,7 +163,7 @@ export const whyPage: DashboardPage = async (dashboard, facts) => {
     section: '/proxy/activity',
     body: html`<p class="lead">${renderVerdict(decision, outcome)} <b>${who}</b> ${actionText(decision.action)} ${decision.tool ?? decision.model ?? ''} ${ledgerWord(decision.action)} ${relativeTime(decision.recorded_at, facts.at)}${rowReason(decision) === null ? '' : html`: ${whyOf(decision)}`}</p>
 ${isJudged(decision) ? renderDecision(decision, await findGrantingRow(dashboard, facts, decision)) : html`<section class="card"><h2>A change, not a call</h2>${renderOutcome(decision)}</section>`}
-${htmlIf(outcome !== null, () => html`<section class="card"><h2>What happened next</h2>${renderOutcome(outcome)}</section>`)}
+${outcome !== null && html`<section class="card"><h2>What happened next</h2>${renderOutcome(outcome)}</section>`}
 ${await ledgerCard(dashboard, id, rows)}`,
   }
 }
@@ -175,7 +173,7 @@ const isJudged = ({ status }: AuditRow): boolean => status === 'allowed' || stat
 const renderDecision = (
   decision: AuditRow,
   granted: AuditRow | null,
-): HtmlFragment => html`<section class="card"><h2>The checks, in order</h2><ol class="gates">${joinHtml(gatesOf(decision))}</ol></section>
+): HtmlFragment => html`<section class="card"><h2>The checks, in order</h2><ol class="gates">${gatesOf(decision)}</ol></section>
 <section class="card"><h2>What the decision was based on</h2>${renderDecisionBasis(decision, granted)}</section>`
 
 function renderDecisionBasis(decision: AuditRow, granted: AuditRow | null): HtmlFragment {

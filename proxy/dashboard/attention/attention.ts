@@ -20,8 +20,6 @@ import {
   type HtmlFragment,
   hasCapability,
   html,
-  htmlIf,
-  joinHtml,
   pathOf,
   relativeTime,
 } from '../frame/parts.ts'
@@ -43,11 +41,7 @@ async function endingCertificates(
   )
   const about = ['certificates', ...soon.map(({ principal_id: id, cert_not_after: end }) => `${id} ${end}`)]
   return [
-    attentionCard(
-      html`Certificates that end within 30 days`,
-      html`<ul>${joinHtml(lines)}</ul>`,
-      about.join('\n'),
-    ),
+    attentionCard(html`Certificates that end within 30 days`, html`<ul>${lines}</ul>`, about.join('\n')),
   ]
 }
 
@@ -101,7 +95,7 @@ async function endingCas(
   return [
     attentionCard(
       html`Attached CAs that end within 30 days`,
-      html`<ul>${joinHtml(lines)}</ul><p><a href="/proxy/pki">Attach the next ones</a></p>`,
+      html`<ul>${lines}</ul><p><a href="/proxy/pki">Attach the next ones</a></p>`,
       ['cas', ...soon.map(({ digest }) => digest)].join('\n'),
     ),
   ]
@@ -203,9 +197,9 @@ export const attentionPage: DashboardPage = async (dashboard, facts) => {
   return {
     title: 'Attention',
     section: '/proxy',
-    body: html`${htmlIf(isWell, () => html`<p class="lead well">All is well, as of <time datetime="${now}">${now.slice(11, 19)} UTC</time>. Nothing needs a person.</p>`)}
-${joinHtml(cards.map((card) => renderCard(card, facts)))}${refusalsCard(refusals, moreRefusals, facts)}${deferredCard(deferred, facts)}${await unnamedOrganisationCard(dashboard, facts)}
-${htmlIf(!hasCapability(facts, 'admin.audit'), () => html`<p class="needs">Seeing refused calls needs <code>admin.audit</code>.</p>`)}`,
+    body: html`${isWell && html`<p class="lead well">All is well, as of <time datetime="${now}">${now.slice(11, 19)} UTC</time>. Nothing needs a person.</p>`}
+${cards.map((card) => renderCard(card, facts))}${refusalsCard(refusals, moreRefusals, facts)}${deferredCard(deferred, facts)}${await unnamedOrganisationCard(dashboard, facts)}
+${!hasCapability(facts, 'admin.audit') && html`<p class="needs">Seeing refused calls needs <code>admin.audit</code>.</p>`}`,
   }
 }
 
@@ -325,7 +319,7 @@ async function servers(
           ? [
               attentionCard(
                 html`${name}: ${countWithNoun(odd.length, 'approved tool', 'approved tools')} cannot be used any more`,
-                html`<ul>${joinHtml(odd.map((tool) => html`<li>${tool.name ?? ''}: ${tool.reason}</li>`))}</ul><p><a href="${path}">Look at it</a></p>`,
+                html`<ul>${odd.map((tool) => html`<li>${tool.name ?? ''}: ${tool.reason}</li>`)}</ul><p><a href="${path}">Look at it</a></p>`,
                 ['odd', id, ...odd.map((tool) => `${tool.name} ${tool.reason}`)].join('\n'),
               ),
             ]
@@ -375,7 +369,7 @@ function editedTexts({ context }: DashboardContext, facts: AdministrationFacts):
   return [
     attentionCard(
       html`Somebody has edited the database`,
-      html`<ul>${joinHtml(lately.map(({ what, at }) => html`<li>${what}, met ${relativeTime(new Date(at).toISOString(), facts.at)}</li>`))}</ul><p>That is not what operators have set. Nothing is done by it. <code>sallyport verify</code> of the database compares everything.</p>`,
+      html`<ul>${lately.map(({ what, at }) => html`<li>${what}, met ${relativeTime(new Date(at).toISOString(), facts.at)}</li>`)}</ul><p>That is not what operators have set. Nothing is done by it. <code>sallyport verify</code> of the database compares everything.</p>`,
       ['edited', ...lately.map(({ what }) => what).toSorted()].join('\n'),
     ),
   ]
@@ -398,7 +392,7 @@ async function lateAnchors({ context }: DashboardContext): Promise<readonly Atte
   return [
     attentionCard(
       html`${countWithNoun(names.length, 'anchor is', 'anchors are')} late`,
-      html`<ul>${joinHtml(names.map((name) => html`<li>${name}</li>`))}</ul><p>Whoever owns the database could still rewrite the newest rows. <a href="/proxy/proof">Why</a></p>`,
+      html`<ul>${names.map((name) => html`<li>${name}</li>`)}</ul><p>Whoever owns the database could still rewrite the newest rows. <a href="/proxy/proof">Why</a></p>`,
       ['late', ...names].join('\n'),
     ),
   ]

@@ -2,7 +2,7 @@ import type { AdministrationFacts } from '../../../plugins/operators/operator.ts
 import { perform } from '../../admin/operation/operation.ts'
 import { countKeylessPrincipals } from '../../admin/principals/list.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
-import { type AttentionCard, attentionCard, countWithNoun, html, joinHtml } from '../frame/parts.ts'
+import { type AttentionCard, attentionCard, countWithNoun, html } from '../frame/parts.ts'
 
 const KINDS = [
   ['agents', 'agent'],
@@ -24,7 +24,7 @@ export async function keylessCallers(
   return [
     attentionCard(
       html`No proof key, while proofs are optional`,
-      html`<p>Whoever gets the private key of one of these can call as it.</p><ul>${joinHtml(some.map(([plural, one]) => html`<li><a href="/proxy/${plural}?${q}">${countWithNoun(value[plural], one)}</a></li>`))}</ul><p>Give them the sidecar, or a proof key (one whose calls are signed already has <i>Adopt it</i> on its page); then <a href="/proxy/settings#modes">rehearse <code>required</code></a>.</p>`,
+      html`<p>Whoever gets the private key of one of these can call as it.</p><ul>${some.map(([plural, one]) => html`<li><a href="/proxy/${plural}?${q}">${countWithNoun(value[plural], one)}</a></li>`)}</ul><p>Give them the sidecar, or a proof key (one whose calls are signed already has <i>Adopt it</i> on its page); then <a href="/proxy/settings#modes">rehearse <code>required</code></a>.</p>`,
       ['keyless', ...some.map(([plural]) => `${value[plural]} ${plural}`)].join('\n'),
     ),
   ]

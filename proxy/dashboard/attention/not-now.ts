@@ -9,7 +9,6 @@ import {
   type HtmlFragment,
   hasCapability,
   html,
-  joinHtml,
   relativeTime,
 } from '../frame/parts.ts'
 
@@ -28,7 +27,7 @@ const SPANS = [
 export const notNowForm = (about: string, title: HtmlFragment, facts: AdministrationFacts): HtmlFragment =>
   hasCapability(facts, deferCard.demands)
     ? html`<details class="not-now"><summary>Not now</summary><form method="post" action="${NOT_NOW}">${csrf(facts.session)}<input type="hidden" name="card" value="${cardId(about)}"><input type="hidden" name="title" value="${plainText(title).slice(0, 300)}">
-<label>For <select name="hours">${joinHtml(SPANS.map(([hours, text]) => html`<option value="${hours}">${text}</option>`))}</select></label>
+<label>For <select name="hours">${SPANS.map(([hours, text]) => html`<option value="${hours}">${text}</option>`)}</select></label>
 <label>Why <input name="reason" required maxlength="500" autocomplete="off"></label>
 <button>Not now</button></form></details>`
     : EMPTY_HTML
@@ -51,9 +50,7 @@ export const deferredCard = (
 ): HtmlFragment =>
   deferred.length === 0
     ? EMPTY_HTML
-    : html`<section class="card" id="not-now"><h2>Not now</h2><ul>${joinHtml(
-        deferred.map(
-          ({ card, title, until, reason, by }) =>
-            html`<li>${title} <span class="faint">until ${relativeTime(until, facts.at)}, by ${by}: ${reason}</span> ${button(facts, deferCard.demands, NOT_NOW, 'Show it again', { card, title, reason, hours: '0' })}</li>`,
-        ),
+    : html`<section class="card" id="not-now"><h2>Not now</h2><ul>${deferred.map(
+        ({ card, title, until, reason, by }) =>
+          html`<li>${title} <span class="faint">until ${relativeTime(until, facts.at)}, by ${by}: ${reason}</span> ${button(facts, deferCard.demands, NOT_NOW, 'Show it again', { card, title, reason, hours: '0' })}</li>`,
       )}</ul></section>`

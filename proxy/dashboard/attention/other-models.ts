@@ -7,7 +7,6 @@ import {
   countWithNoun,
   hasCapability,
   html,
-  joinHtml,
   relativeTime,
 } from '../frame/parts.ts'
 
@@ -31,7 +30,7 @@ export function otherModels(
   return [
     attentionCard(
       html`A different model answered than was asked for`,
-      html`<ul>${joinHtml(lines)}</ul><p>Rules about models were applied to the first name. If both are the same model, say so with <code>answered_by</code> in <code>50-llm.yaml</code>; if not, check the settings of the provider, and <code>refuse_members</code>.</p>`,
+      html`<ul>${lines}</ul><p>Rules about models were applied to the first name. If both are the same model, say so with <code>answered_by</code> in <code>50-llm.yaml</code>; if not, check the settings of the provider, and <code>refuse_members</code>.</p>`,
       ['other models', ...lately.map(({ provider, asked, answered }) => `${provider} ${asked} ${answered}`)]
         .toSorted()
         .join('\n'),

@@ -9,7 +9,6 @@ import {
   type HtmlFragment,
   hasCapability,
   html,
-  htmlIf,
   relativeTime,
 } from '../frame/parts.ts'
 import { actionText, ledgerWord, reasonWords } from '../frame/words.ts'
@@ -41,7 +40,7 @@ export const refusalsCard = (
         ['Who', 'What', 'Why', 'Times', 'First', 'Last', ''],
         refusals.map((one) => lineOf(one, facts)),
         EMPTY_HTML,
-      )}</div>${htmlIf(more, () => html`<p class="faint">There are more kinds than are shown here.</p>`)}<p><a href="/proxy/activity?status=denied">All refusals</a></p></section>`
+      )}</div>${more && html`<p class="faint">There are more kinds than are shown here.</p>`}<p><a href="/proxy/activity?status=denied">All refusals</a></p></section>`
 
 export const titleOfRefusal = ({
   principal,

@@ -1,13 +1,6 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
-import {
-  type AttentionCard,
-  attentionCard,
-  countWithNoun,
-  html,
-  joinHtml,
-  relativeTime,
-} from '../frame/parts.ts'
+import { type AttentionCard, attentionCard, countWithNoun, html, relativeTime } from '../frame/parts.ts'
 
 const DAY_MS = 86_400_000
 const SHOWN = 20
@@ -79,7 +72,7 @@ export function standingCards(
       : [
           attentionCard(
             html`${countWithNoun(asked.length, 'model')} that nobody serves`,
-            html`<ul>${joinHtml(asked.slice(0, SHOWN).map(({ asked: model, calls, first, at: last, requestId }) => html`<li><code>${model}</code>: ${countWithNoun(calls, 'call')}, the first ${since(first, at)}, <a href="/proxy/activity/${requestId}">the last</a> ${since(last, at)}</li>`))}</ul><p>Name it under <code>models</code> or <code>aliases</code> of a provider in <code>50-llm.yaml</code>, or tell the callers which models there are.</p>`,
+            html`<ul>${asked.slice(0, SHOWN).map(({ asked: model, calls, first, at: last, requestId }) => html`<li><code>${model}</code>: ${countWithNoun(calls, 'call')}, the first ${since(first, at)}, <a href="/proxy/activity/${requestId}">the last</a> ${since(last, at)}</li>`)}</ul><p>Name it under <code>models</code> or <code>aliases</code> of a provider in <code>50-llm.yaml</code>, or tell the callers which models there are.</p>`,
             ['unserved', ...asked.map(({ asked: model }) => model).toSorted()].join('\n'),
           ),
         ]),

@@ -16,21 +16,18 @@ import {
   type HtmlFragment,
   hasCapability,
   html,
-  joinHtml,
 } from '../frame/parts.ts'
 
 const SETS = '/proxy/capabilities/sets'
 
 /** The number of principals of each type, each with the list that it counts. */
 const countLinks = (counts: Readonly<Record<string, number>>, q: string): HtmlFragment =>
-  joinHtml(
-    Object.values(PRINCIPAL_KINDS).flatMap(({ type, plural }) => {
-      const count = counts[type]
-      return count === undefined
-        ? []
-        : [html`<a href="/proxy/${plural}?q=${encodeURIComponent(q)}">${countWithNoun(count, type)}</a> `]
-    }),
-  )
+  html`${Object.values(PRINCIPAL_KINDS).flatMap(({ type, plural }) => {
+    const count = counts[type]
+    return count === undefined
+      ? []
+      : [html`<a href="/proxy/${plural}?q=${encodeURIComponent(q)}">${countWithNoun(count, type)}</a> `]
+  })}`
 
 /** GET /proxy/capabilities/sets: named sets and labels, with whom they were given to, and who has drifted. */
 export const setsPage: DashboardPage = async ({ context }, facts) => {
@@ -115,15 +112,13 @@ const holdersOf = ({
   capability,
   holders,
 }: Pick<CapabilitySuggestion, 'capability' | 'holders'>): HtmlFragment =>
-  joinHtml(
-    Object.values(PRINCIPAL_KINDS).flatMap(({ type, plural }) => {
-      const count = holders[type]
-      const q = encodeURIComponent(`cap:${capability}`)
-      return count === undefined
-        ? []
-        : [html`<a href="/proxy/${plural}?q=${q}">${countWithNoun(count, type).replace(' ', '\u00a0')}</a> `]
-    }),
-  )
+  html`${Object.values(PRINCIPAL_KINDS).flatMap(({ type, plural }) => {
+    const count = holders[type]
+    const q = encodeURIComponent(`cap:${capability}`)
+    return count === undefined
+      ? []
+      : [html`<a href="/proxy/${plural}?q=${q}">${countWithNoun(count, type).replace(' ', '\u00a0')}</a> `]
+  })}`
 
 /** GET /proxy/capabilities: who holds what, and what demands it. */
 export const capabilitiesPage: DashboardPage = async ({ context }, facts) => {

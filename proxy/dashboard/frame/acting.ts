@@ -9,7 +9,7 @@ import { seeOther } from '../../operators/pages/page.ts'
 import { type ChangePreviewView, rehearsalOf } from '../rehearsed/rehearsal.ts'
 import type { DashboardContext } from './dashboard.ts'
 import { frame, sectionOf } from './frame.ts'
-import { csrf, type HtmlFragment, html, htmlIf, joinHtml, problemList } from './parts.ts'
+import { csrf, type HtmlFragment, html, problemList } from './parts.ts'
 
 interface FormRetry {
   readonly title: string
@@ -40,9 +40,9 @@ export function showFormAgain(
     title,
     section: sectionOf(path),
     status: refusal?.status ?? 200,
-    body: html`${refusal ? problemList(refusal) : html``}${preview ? rehearsalOf(preview, at) : warning}${htmlIf(isUncounted, () => html`<p class="notice">The calls of the last 30 days that this would have refused could not be counted in time. Nothing has changed yet.</p>`)}
-<form method="post" action="${path}">${csrf(session)}${joinHtml(kept.map(hiddenInput))}${htmlIf(confirm !== undefined, () => hiddenInput(['confirm', confirm ?? '']))}
-${htmlIf(refusal?.reason === 'expectation_broken', forceReasonField)}<button class="danger">${label}</button></form>
+    body: html`${refusal ? problemList(refusal) : html``}${preview ? rehearsalOf(preview, at) : warning}${isUncounted && html`<p class="notice">The calls of the last 30 days that this would have refused could not be counted in time. Nothing has changed yet.</p>`}
+<form method="post" action="${path}">${csrf(session)}${kept.map(hiddenInput)}${confirm !== undefined && hiddenInput(['confirm', confirm ?? ''])}
+${refusal?.reason === 'expectation_broken' && forceReasonField()}<button class="danger">${label}</button></form>
 <p><a href="${sectionOf(path)}">Leave it as it is</a></p>`,
   })
 }
@@ -104,11 +104,9 @@ const leftOutPage = (
   frame(dashboard, facts, {
     title: 'Done, but for a part of the text',
     section: sectionOf(facts.path),
-    body: html`<p>These blocks are left out, and vouch for nobody:</p><ul>${joinHtml(
-      blocks.map(
-        ({ line, subject, message }) =>
-          html`<li>line ${String(line)}, ${subject ?? 'unreadable'}: ${message}</li>`,
-      ),
+    body: html`<p>These blocks are left out, and vouch for nobody:</p><ul>${blocks.map(
+      ({ line, subject, message }) =>
+        html`<li>line ${String(line)}, ${subject ?? 'unreadable'}: ${message}</li>`,
     )}</ul><p><a href="${next}">Go on</a></p>`,
   })
 

@@ -10,7 +10,7 @@ import type { Reply } from '../../http/reply.ts'
 import { isFromOtherOrigin } from '../../operators/pages/form.ts'
 import { PAGE_HEADERS, redirectPage, seeOther, withNext } from '../../operators/pages/page.ts'
 import type { DashboardContext } from './dashboard.ts'
-import { csrf, EMPTY_HTML, type HtmlFragment, html, joinHtml, problemList, relativeTime } from './parts.ts'
+import { csrf, EMPTY_HTML, type HtmlFragment, html, problemList, relativeTime } from './parts.ts'
 
 export type DashboardPage = (
   dashboard: DashboardContext,
@@ -119,11 +119,9 @@ const NOTICES: Readonly<Record<string, string>> = {
 }
 
 export const navigation = (section: string, needing: number | null = null): HtmlFragment =>
-  html`<nav aria-label="Pages">${joinHtml(
-    SECTIONS.map(
-      ([path, name]) =>
-        html`<a href="${path}"${path === section ? html` aria-current="page"` : EMPTY_HTML}>${name}${path === '/proxy' && needing ? html` <b class="badge warn" id="attention-count" title="What needs a person">${needing.toLocaleString('en')}</b>` : EMPTY_HTML}</a>`,
-    ),
+  html`<nav aria-label="Pages">${SECTIONS.map(
+    ([path, name]) =>
+      html`<a href="${path}"${path === section ? html` aria-current="page"` : EMPTY_HTML}>${name}${path === '/proxy' && needing ? html` <b class="badge warn" id="attention-count" title="What needs a person">${needing.toLocaleString('en')}</b>` : EMPTY_HTML}</a>`,
   )}</nav>`
 
 export const sectionOf = (path: string): string =>

@@ -1,5 +1,5 @@
 import type { Refusal } from '../../../plugins/refusal.ts'
-import { EMPTY_HTML, type HtmlFragment, html } from '../../operators/pages/html.ts'
+import { type HtmlFragment, html } from '../../operators/pages/html.ts'
 
 /** Why something was not done, each field by name: by its own, or as `nameOf` calls it. */
 export function problemList(
@@ -9,9 +9,9 @@ export function problemList(
   const { errors, expectations } = detail as Detail
   // The refusal's message speaks of additions to the URL by callers of the API.
   if (reason === 'expectation_broken' && expectations)
-    return html`<div class="problem" role="alert"><p>This would break an expectation:</p><ul>${joinHtml(expectations.map(({ line, sentence }) => html`<li>${sentence} (line ${String(line)})</li>`))}</ul></div>`
+    return html`<div class="problem" role="alert"><p>This would break an expectation:</p><ul>${expectations.map(({ line, sentence }) => html`<li>${sentence} (line ${String(line)})</li>`)}</ul></div>`
   if (!errors) return html`<p class="problem" role="alert">${message}</p>`
-  return html`<ul class="problem" role="alert">${joinHtml(errors.map(({ field, message: why }) => html`<li><code>${nameOf(field)}</code> ${why}</li>`))}</ul>`
+  return html`<ul class="problem" role="alert">${errors.map(({ field, message: why }) => html`<li><code>${nameOf(field)}</code> ${why}</li>`)}</ul>`
 }
 
 interface Detail {
@@ -33,12 +33,6 @@ export const attentionCard = (
 ): AttentionCard => ({ title, body, about })
 
 export { EMPTY_HTML, exactHtml, HtmlFragment, html } from '../../operators/pages/html.ts'
-
-export const joinHtml = (pieces: readonly HtmlFragment[]): HtmlFragment =>
-  pieces.length === 0 ? EMPTY_HTML : pieces.reduce((before, next) => html`${before}${next}`)
-
-export const htmlIf = (condition: boolean, piece: () => HtmlFragment): HtmlFragment =>
-  condition ? piece() : EMPTY_HTML
 
 const UNITS: readonly (readonly [name: string, ms: number])[] = [
   ['d', 86_400_000],
@@ -80,12 +74,12 @@ export const copyableCommand = (title: string, text: HtmlFragment): HtmlFragment
 export const capabilityTokens = (capabilities: readonly string[]): HtmlFragment =>
   capabilities.length === 0
     ? html`<span class="faint">nothing</span>`
-    : joinHtml(capabilities.map((one) => html`<span class="token">${one}</span> `))
+    : html`${capabilities.map((one) => html`<span class="token">${one}</span> `)}`
 
 export const factList = (
   rows: readonly (readonly [name: string, value: HtmlFragment | string])[],
 ): HtmlFragment =>
-  html`<dl class="facts">${joinHtml(rows.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`))}</dl>`
+  html`<dl class="facts">${rows.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`
 
 /** A table; if there are no rows, what to do about that. */
 export const dataTable = (
@@ -95,8 +89,8 @@ export const dataTable = (
 ): HtmlFragment =>
   rows.length === 0
     ? html`<div class="empty">${empty}</div>`
-    : html`<div class="wide" role="region" tabindex="0" aria-label="${heads.filter((head) => head !== '').join(', ')}"><table><thead><tr>${joinHtml(heads.map((head) => html`<th scope="col">${head}</th>`))}</tr></thead>
-<tbody>${joinHtml(rows)}</tbody></table></div>`
+    : html`<div class="wide" role="region" tabindex="0" aria-label="${heads.filter((head) => head !== '').join(', ')}"><table><thead><tr>${heads.map((head) => html`<th scope="col">${head}</th>`)}</tr></thead>
+<tbody>${rows}</tbody></table></div>`
 
 export const csrf = (session: { readonly csrf: string } | undefined): HtmlFragment =>
   html`<input type="hidden" name="csrf" value="${session?.csrf ?? ''}">`
@@ -110,10 +104,10 @@ export const button = (
   fields: Readonly<Record<string, string>> = {},
 ): HtmlFragment =>
   hasCapability(facts, needs)
-    ? html`<form method="post" action="${action}" class="inline">${csrf(facts.session)}${joinHtml(
-        Object.entries(fields).map(
-          ([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`,
-        ),
+    ? html`<form method="post" action="${action}" class="inline">${csrf(facts.session)}${Object.entries(
+        fields,
+      ).map(
+        ([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`,
       )}<button>${label}</button></form>`
     : html`<span class="needs">${label} needs <code>${needs}</code></span>`
 

@@ -1,5 +1,5 @@
 import type { DashboardContext } from './dashboard.ts'
-import { copyableCommand, exactHtml, type HtmlFragment, html, joinHtml } from './parts.ts'
+import { copyableCommand, exactHtml, type HtmlFragment, html } from './parts.ts'
 /**
  * Shell lines that keep calls to this machine off the environment's proxy. Some clients read `no_proxy`, some
  * `NO_PROXY`. The lines may run more than once.
@@ -57,7 +57,7 @@ export function clientSnippets(dashboard: DashboardContext, name: string): HtmlF
     ['MCP clients', `${local}/v1/mcp`],
   ]
   const shown = [...(dashboard.proofRequired ? [] : direct), ...clients]
-  return html`${joinHtml(shown.map(([title, text]) => copyableCommand(title, exactHtml(text))))}<p class="faint">Settings for each client: <code>make env IDENTITY=${folder}</code></p>`
+  return html`${shown.map(([title, text]) => copyableCommand(title, exactHtml(text)))}<p class="faint">Settings for each client: <code>make env IDENTITY=${folder}</code></p>`
 }
 
 function exported(variables: Readonly<Record<string, string>>, elsewhere: readonly string[]): string {

@@ -16,8 +16,6 @@ import {
   type HtmlFragment,
   hasCapability,
   html,
-  htmlIf,
-  joinHtml,
   pathOf,
   relativeTime,
 } from '../frame/parts.ts'
@@ -49,11 +47,9 @@ function holdersText({ holders }: CaRotationView): HtmlFragment {
 ${
   principals.length === 0
     ? EMPTY_HTML
-    : html`<ul>${joinHtml(
-        principals.map(
-          ({ principal_type: type, principal_id: id }) =>
-            html`<li><a href="${pathOf(PRINCIPAL_KINDS[type].plural, id)}">${id}</a></li>`,
-        ),
+    : html`<ul>${principals.map(
+        ({ principal_type: type, principal_id: id }) =>
+          html`<li><a href="${pathOf(PRINCIPAL_KINDS[type].plural, id)}">${id}</a></li>`,
       )}</ul>`
 }`
 }
@@ -125,7 +121,7 @@ export const pkiPage: DashboardPage = async ({ context }, facts) => {
       ['Kind', 'Subject', 'Ends', 'Attached', 'Vouches for', 'SHA-256', ''],
       cas.map(
         ({ kind, subject, not_after: end, attached_at: since, digest, agents, agents_alone: alone }) =>
-          html`<tr><td>${kind}</td><td>${subject}</td><td>${relativeTime(end, facts.at)}${htmlIf(endsSoon(end, facts.at), () => html` <span class="badge warn">ends soon</span>`)}</td><td>${relativeTime(since, facts.at)}</td><td>${kind === 'spiffe' ? reliance(agents, alone) : ''}</td><td>${copyableCode(digest)}</td><td>${detachForm(facts, digest, alone)}</td></tr>`,
+          html`<tr><td>${kind}</td><td>${subject}</td><td>${relativeTime(end, facts.at)}${endsSoon(end, facts.at) && html` <span class="badge warn">ends soon</span>`}</td><td>${relativeTime(since, facts.at)}</td><td>${kind === 'spiffe' ? reliance(agents, alone) : ''}</td><td>${copyableCode(digest)}</td><td>${detachForm(facts, digest, alone)}</td></tr>`,
       ),
       html`<p>None: principals are enrolled with this organisation's CA only.</p>`,
     )}
@@ -156,21 +152,16 @@ function vouchCard(
   const relied = cas.filter(({ agents }) => agents > 0)
   if (cas.length < 2 || relied.length === 0 || !hasCapability(facts, 'admin.enroll')) return EMPTY_HTML
   const options = (some: typeof cas): HtmlFragment =>
-    joinHtml(
-      some.map(
-        ({ digest, subject }) =>
-          html`<option value="${digest}">${subject} (${digest.slice(0, 12)}…)</option>`,
-      ),
-    )
+    html`${some.map(
+      ({ digest, subject }) => html`<option value="${digest}">${subject} (${digest.slice(0, 12)}…)</option>`,
+    )}`
   return html`<section class="card"><h2>Replace a CA</h2><p>A newly attached CA vouches for nobody who is already enrolled. Let it vouch for all agents of the old CA, and detach the old CA once they have SVIDs of the new one.</p>
-${joinHtml(
-  cas
-    .filter(({ digest }) => relied.some((ca) => ca.digest !== digest))
-    .map(
-      ({ digest, subject }) =>
-        html`<form method="post" action="/proxy/pki/${digest}/vouch">${csrf(facts.session)}<label>${subject} (${digest.slice(0, 12)}…) vouches for all agents of <select name="as">${options(relied.filter((ca) => ca.digest !== digest))}</select></label> <button>Vouch</button></form>`,
-    ),
-)}</section>`
+${cas
+  .filter(({ digest }) => relied.some((ca) => ca.digest !== digest))
+  .map(
+    ({ digest, subject }) =>
+      html`<form method="post" action="/proxy/pki/${digest}/vouch">${csrf(facts.session)}<label>${subject} (${digest.slice(0, 12)}…) vouches for all agents of <select name="as">${options(relied.filter((ca) => ca.digest !== digest))}</select></label> <button>Vouch</button></form>`,
+  )}</section>`
 }
 
 export const pkiForms = (dashboard: DashboardContext) => {

@@ -18,7 +18,6 @@ import {
   EMPTY_HTML,
   type HtmlFragment,
   html,
-  htmlIf,
   type PageViewer,
   pathOf,
   problemList,
@@ -130,7 +129,7 @@ async function showBulk(
     status: refusal?.status ?? 200,
     body: html`${refusal ? problemList(refusal) : EMPTY_HTML}<p>The search <code>${form.get('q') ?? ''}</code> finds ${countWithNoun(found, kind.type)}; ${countWithNoun(changed, kind.type)} would hold something else. All are changed at once, or none.</p>
 ${changed === 0 ? EMPTY_HTML : rehearsalOf(rehearsal, at)}
-${htmlIf(changed > 0, () => html`<form method="post" action="${path}">${csrf(session)}${kept}<input type="hidden" name="etags" value="${JSON.stringify(etags)}">${htmlIf(refusal?.reason === 'expectation_broken', forceReasonField)}<button class="danger">${buttonOf(rehearsal, `Change ${countWithNoun(changed, kind.type)}`)}</button></form>`)}
+${changed > 0 && html`<form method="post" action="${path}">${csrf(session)}${kept}<input type="hidden" name="etags" value="${JSON.stringify(etags)}">${refusal?.reason === 'expectation_broken' && forceReasonField()}<button class="danger">${buttonOf(rehearsal, `Change ${countWithNoun(changed, kind.type)}`)}</button></form>`}
 <p><a href="${back}">Leave it as it is</a></p>
 ${dataTable(
   ['Who', 'Holds', 'Would hold'],
@@ -142,7 +141,7 @@ ${dataTable(
     ),
   html`<p>Nobody would hold anything else.</p>`,
 )}
-${htmlIf(changed > MAX_SHOWN, () => html`<p class="faint">and ${String(changed - MAX_SHOWN)} more</p>`)}`,
+${changed > MAX_SHOWN && html`<p class="faint">and ${String(changed - MAX_SHOWN)} more</p>`}`,
   })
 }
 

@@ -10,7 +10,6 @@ import {
   EMPTY_HTML,
   type HtmlFragment,
   html,
-  htmlIf,
   pathOf,
   relativeTime,
 } from '../frame/parts.ts'
@@ -79,9 +78,9 @@ function watchedCard(
   const promote =
     refused > 0 ? `Promote: ${countWithNoun(refused, 'call')} since then would have been refused` : 'Promote'
   return html`<section class="card" id="candidate">${headOf(value, facts)}
-<p>It has judged ${countWithNoun(decisions, 'call')}.${htmlIf(decisions > 0 && refused + allowed === 0, () => html` None would have been decided otherwise.`)}</p>
-${htmlIf(refused > 0, () => pile('refused', `${countWithNoun(refused, 'call')} would have been refused`, refuse, facts.at))}
-${htmlIf(allowed > 0, () => pile('allowed', `${countWithNoun(allowed, 'call')} would have passed the gate`, allow, facts.at))}
+<p>It has judged ${countWithNoun(decisions, 'call')}.${decisions > 0 && refused + allowed === 0 && html` None would have been decided otherwise.`}</p>
+${refused > 0 && pile('refused', `${countWithNoun(refused, 'call')} would have been refused`, refuse, facts.at)}
+${allowed > 0 && pile('allowed', `${countWithNoun(allowed, 'call')} would have passed the gate`, allow, facts.at)}
 <p>${button(facts, 'admin.grant', `${path}/candidate/promote`, promote, fields)} ${button(facts, 'admin.grant', `${path}/candidate/remove`, 'Remove', fields)}</p></section>`
 }
 

@@ -9,7 +9,6 @@ import {
   type HtmlFragment,
   hasCapability,
   html,
-  htmlIf,
   pathOf,
   problemList,
 } from '../frame/parts.ts'
@@ -67,13 +66,13 @@ ${csrf(facts.session)}<input type="hidden" name="if_match" value="${typed.ifMatc
     refusal ? html` aria-invalid="true"` : EMPTY_HTML
   }>${text}</textarea>
 <div id="caps-error">${refusal ? problemList(refusal, fieldLabels(set)) : EMPTY_HTML}</div>
-${htmlIf(stale, () => html`<div class="pile unknown"><h3>Somebody else has changed it in the meantime</h3><dl class="facts"><dt>Stored now</dt><dd>${capabilityTokens(held)}</dd><dt>Typed by you</dt><dd>${capabilityTokens(set)}</dd></dl><p>The form now applies to the new state: check it, and update again.</p></div>`)}
+${stale && html`<div class="pile unknown"><h3>Somebody else has changed it in the meantime</h3><dl class="facts"><dt>Stored now</dt><dd>${capabilityTokens(held)}</dd><dt>Typed by you</dt><dd>${capabilityTokens(set)}</dd></dl><p>The form now applies to the new state: check it, and update again.</p></div>`}
 ${preview ? rehearsalOf(preview, facts.at) : html`<section id="rehearsal" aria-live="polite"></section>`}
-${htmlIf(isBroken, forceReasonField)}
-${htmlIf(asks, () => html`<input type="hidden" name="confirm" value="yes"><input type="hidden" name="shown" value="${nameOfSet(one.id, set)}">`)}
-${htmlIf(asks && typed.isPressed === true, () => html`<p class="notice" role="alert">Nothing has changed yet. Press the button again to make the change.</p>`)}
+${isBroken && forceReasonField()}
+${asks && html`<input type="hidden" name="confirm" value="yes"><input type="hidden" name="shown" value="${nameOfSet(one.id, set)}">`}
+${asks && typed.isPressed === true && html`<p class="notice" role="alert">Nothing has changed yet. Press the button again to make the change.</p>`}
 <button class="${asks ? 'danger' : 'main'}">${preview && asks ? buttonOf(preview) : 'Update'}</button>
-${htmlIf(plural !== 'operators', () => html`<button formaction="${path}/candidate">Try this set alongside the real one</button>`)}
+${plural !== 'operators' && html`<button formaction="${path}/candidate">Try this set alongside the real one</button>`}
 <p class="faint">Before anything changes, this shows what the change would have refused in the last 30 days.</p>
 </form></section>`
 }

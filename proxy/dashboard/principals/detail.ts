@@ -12,13 +12,12 @@ import {
   countWithNoun,
   csrf,
   dataTable,
+  EMPTY_HTML,
   exactTime,
   factList as factsOf,
   type HtmlFragment,
   hasCapability,
   html,
-  htmlIf,
-  joinHtml,
   pathOf,
   relativeTime,
 } from '../frame/parts.ts'
@@ -104,7 +103,7 @@ ${plural === 'operators' ? html`` : await candidateCard(dashboard, plural, one, 
     ...(certificates[0]?.current ? [] : [['Certificate', 'none'] as const]),
     [
       'Ends',
-      html`${relativeTime(value.cert_not_after, at)} ${htmlIf(endsSoon(value.cert_not_after, at), () => html`<span class="badge warn">renew it</span>`)}`,
+      html`${relativeTime(value.cert_not_after, at)} ${endsSoon(value.cert_not_after, at) && html`<span class="badge warn">renew it</span>`}`,
     ],
     [
       'Proof key',
@@ -118,12 +117,12 @@ ${plural === 'operators' ? html`` : await candidateCard(dashboard, plural, one, 
     ['SPIFFE id', value.spiffe_id === null ? 'none' : copyableCode(value.spiffe_id)],
   ])}
 ${hasCapability(facts, enroll) ? rotateForm(path, one, { what: 'certificate', hours: context.rotationGraceHours, now }, facts) : html`<p class="needs">Rotating the certificate needs <code>${enroll}</code></p>`}
-${htmlIf(!value.is_active && certificates.length > 0, () => html`<p>Once it is reactivated, each of its certificates above counts again: end those that may be in other hands, or rotate first.</p>`)}<p>${value.is_active ? button(facts, enroll, `${path}/deactivate`, 'Deactivate', fields) : button(facts, enroll, `${path}/reactivate`, 'Reactivate', fields)}</p>
-${plural === 'operators' ? htmlIf(value.is_active, () => inviteButton(facts, id, one.revision)) : eraseLink(plural, id, facts)}</section>
-${htmlIf(value.enrollment_method === 'byoca' && hasCapability(facts, enroll), () => renewedLeafCard(one, { hours: context.rotationGraceHours, now }, facts))}
+${!value.is_active && certificates.length > 0 && html`<p>Once it is reactivated, each of its certificates above counts again: end those that may be in other hands, or rotate first.</p>`}<p>${value.is_active ? button(facts, enroll, `${path}/deactivate`, 'Deactivate', fields) : button(facts, enroll, `${path}/reactivate`, 'Reactivate', fields)}</p>
+${plural === 'operators' ? (value.is_active ? inviteButton(facts, id, one.revision) : EMPTY_HTML) : eraseLink(plural, id, facts)}</section>
+${value.enrollment_method === 'byoca' && hasCapability(facts, enroll) && renewedLeafCard(one, { hours: context.rotationGraceHours, now }, facts)}
 ${value.enrollment_method === 'spiffe' ? await trustedCasCard(dashboard, one, now, facts) : html``}
-${htmlIf(plural === 'agents', () => html`<details class="card"><summary>Connect</summary>${clientSnippets(dashboard, value.name)}</details>`)}
-${htmlIf(plural !== 'operators', () => html`<section class="card" id="usage" data-load="${path}/usage" data-also="held"><h2>Used in the last 30 days</h2><p><a href="${path}/usage">Which capabilities its calls required</a></p></section>`)}
+${plural === 'agents' && html`<details class="card"><summary>Connect</summary>${clientSnippets(dashboard, value.name)}</details>`}
+${plural !== 'operators' && html`<section class="card" id="usage" data-load="${path}/usage" data-also="held"><h2>Used in the last 30 days</h2><p><a href="${path}/usage">Which capabilities its calls required</a></p></section>`}
 ${plural === 'operators' ? html`` : whatIfCard(path)}
 ${plural === 'operators' ? html`` : await bindingsOf(dashboard, id, facts)}
 ${await recentCalls(dashboard, id, facts)}`
@@ -164,21 +163,19 @@ async function keyless(
   const { keys, unsigned_calls: unsigned } = value
   if (keys.length === 0) return none
   const others = keys.length - 1 + unsigned
-  const said = html`<span class="badge warn">No proof key</span> Of its newest calls, these were signed. Once a key is adopted, no other opens anything${htmlIf(others > 0, () => html`, and calls without a proof are refused: <b>${keys.length > 1 ? 'more than one key signs here, so find out first whose each is' : `${countWithNoun(unsigned, 'call')} came without one`}</b>`)}.`
-  return html`${said}${joinHtml(
-    keys.map(({ dpop_jkt: jkt, calls, last_at: last, request_ids: requests }) => {
-      const adopt = button(
-        facts,
-        capabilityToEnroll(kind),
-        `${pathOf(plural, id)}/dpop-jwk/${jkt}/adopt`,
-        'Adopt it',
-        {
-          if_match: `"${revision}"`,
-        },
-      )
-      return html`<p>${copyableCode(jkt)} ${countWithNoun(calls, 'call')}, last ${relativeTime(last, facts.at)} ${joinHtml(requests.map((request) => html`<a href="/proxy/activity/${request}" title="${request}">why</a> `))}${adopt}</p>`
-    }),
-  )}`
+  const said = html`<span class="badge warn">No proof key</span> Of its newest calls, these were signed. Once a key is adopted, no other opens anything${others > 0 && html`, and calls without a proof are refused: <b>${keys.length > 1 ? 'more than one key signs here, so find out first whose each is' : `${countWithNoun(unsigned, 'call')} came without one`}</b>`}.`
+  return html`${said}${keys.map(({ dpop_jkt: jkt, calls, last_at: last, request_ids: requests }) => {
+    const adopt = button(
+      facts,
+      capabilityToEnroll(kind),
+      `${pathOf(plural, id)}/dpop-jwk/${jkt}/adopt`,
+      'Adopt it',
+      {
+        if_match: `"${revision}"`,
+      },
+    )
+    return html`<p>${copyableCode(jkt)} ${countWithNoun(calls, 'call')}, last ${relativeTime(last, facts.at)} ${requests.map((request) => html`<a href="/proxy/activity/${request}" title="${request}">why</a> `)}${adopt}</p>`
+  })}`
 }
 
 function previousKeyFact(
@@ -200,7 +197,7 @@ const rotateForm = (
   choice: GraceChoice,
   { session }: AdministrationFacts,
 ): HtmlFragment =>
-  html`<form method="post" action="${path}/rotate-cert">${csrf(session)}<input type="hidden" name="if_match" value="${`"${revision}"`}">${htmlIf(value.cert_thumbprint !== null, () => graceChoice(choice))}<label class="inline"><input type="checkbox" name="proof_key" value="new"${htmlIf(choice.now && value.dpop_jkt !== null, () => html` checked`)}> with a new proof key</label> <button>${value.cert_thumbprint === null ? 'Make a certificate' : 'Rotate the certificate'}</button></form>`
+  html`<form method="post" action="${path}/rotate-cert">${csrf(session)}<input type="hidden" name="if_match" value="${`"${revision}"`}">${value.cert_thumbprint !== null && graceChoice(choice)}<label class="inline"><input type="checkbox" name="proof_key" value="new"${choice.now && value.dpop_jkt !== null && html` checked`}> with a new proof key</label> <button>${value.cert_thumbprint === null ? 'Make a certificate' : 'Rotate the certificate'}</button></form>`
 
 /** The labels, and the form that replaces them for whoever may. */
 const labelsField = (path: string, { value, revision }: PrincipalDetail, facts: AdministrationFacts) => {

@@ -15,7 +15,6 @@ import {
   type HtmlFragment,
   hasCapability,
   html,
-  joinHtml,
   pathOf,
   problemList,
 } from '../frame/parts.ts'
@@ -102,7 +101,7 @@ function bodyOf(
 ): HtmlFragment {
   const needs = capabilityToEnroll(PRINCIPAL_PAGES[plural].kind)
   const list = (texts: readonly string[]): HtmlFragment =>
-    html`<ul>${joinHtml(texts.map((text) => html`<li>${text}</li>`))}</ul>`
+    html`<ul>${texts.map((text) => html`<li>${text}</li>`)}</ul>`
   const form = html`<form method="post" action="${pathOf(plural, id)}/erase">${csrf(facts.session)}<input type="hidden" name="if_match" value="${ifMatch ?? `"${revision}"`}">
 <label>Type its name, <code>${value.name}</code>, to erase it <input name="name" required maxlength="64" autocomplete="off" value="${name}"${refusal?.reason === 'body_unprocessable' ? html` aria-invalid="true"` : EMPTY_HTML}></label>
 ${refusal?.reason === 'expectation_broken' ? forceReasonField() : EMPTY_HTML}<button class="danger">Erase ${value.name} for good</button></form>`

@@ -20,8 +20,6 @@ import {
   factList,
   type HtmlFragment,
   html,
-  htmlIf,
-  joinHtml,
   pathOf,
 } from '../frame/parts.ts'
 import { baseUrlOf } from '../frame/snippets.ts'
@@ -59,11 +57,9 @@ export function identityFolder(
     ['gateway.json', `${JSON.stringify({ url: baseUrlOf(dashboard), agent_id: id })}\n`],
   ] as const
   return html`<p class="notice once">This page shows the private keys once. The service keeps no copy of them.</p>
-${pkcs12Link(path.split('/').at(-1) ?? path, minted)}<section class="card" data-folder="${path}"><h2>Save these in ${path}/</h2>${joinHtml(
-    files.map(
-      ([name, text]) =>
-        html`<details class="file"><summary>${name}</summary><pre class="copy" tabindex="0" data-file="${name}">${exactHtml(text)}</pre></details>`,
-    ),
+${pkcs12Link(path.split('/').at(-1) ?? path, minted)}<section class="card" data-folder="${path}"><h2>Save these in ${path}/</h2>${files.map(
+    ([name, text]) =>
+      html`<details class="file"><summary>${name}</summary><pre class="copy" tabindex="0" data-file="${name}">${exactHtml(text)}</pre></details>`,
   )}<details class="file"><summary>All of them, with one paste into a terminal</summary><pre class="copy" tabindex="0" id="pasted">${exactHtml(writeFilesCommand(path, files))}</pre></details>
 <p class="faint"><code>org-ca.crt</code> is <a href="/pki/ca.crt" download="org-ca.crt">the CA by which clients and browsers recognise the gateway</a>. Make the keys readable only by you: <code class="copy" tabindex="0">chmod 600 ${path}/agent.key${proofKey === null ? '' : ` ${path}/dpop.jwk`}</code>. Otherwise the sidecar does not start.</p></section>`
 }
@@ -138,7 +134,7 @@ export const acceptForm =
     const minted = { cert_chain_pem: chainPem, private_key_pem: privateKeyPem }
     return alone(
       `You are ${id}`,
-      html`<p>Import the <code>.p12</code> file into your browser or system, open <a href="/proxy/sign-in">the sign-in page</a> in a new window, choose this certificate when it asks, and press <i>Sign in as ${id}</i>.</p>${htmlIf(dashboard.proofRequired, () => html`<p class="notice">This service asks for signed proofs, which no browser makes: use the files below with the command line.</p>`)}
+      html`<p>Import the <code>.p12</code> file into your browser or system, open <a href="/proxy/sign-in">the sign-in page</a> in a new window, choose this certificate when it asks, and press <i>Sign in as ${id}</i>.</p>${dashboard.proofRequired && html`<p class="notice">This service asks for signed proofs, which no browser makes: use the files below with the command line.</p>`}
 ${identityFolder(dashboard, { path: `operators/${name}`, id }, minted, null)}`,
     )
   }

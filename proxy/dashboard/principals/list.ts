@@ -17,8 +17,6 @@ import {
   type HtmlFragment,
   hasCapability,
   html,
-  htmlIf,
-  joinHtml,
   pathOf,
   relativeTime,
 } from '../frame/parts.ts'
@@ -51,7 +49,7 @@ ${dataTable(
     ? html`<p>There are no ${plural} yet.</p><p>Enroll one below${commandHint(plural)}.</p>`
     : html`<p>No ${kind.type} matches <code>${q}</code>. <a href="/proxy/${plural}">All ${plural}</a></p>`,
 )}
-${htmlIf(older !== undefined, () => html`<p><a rel="next" href="?${new URLSearchParams({ ...(q !== '' && { q }), cursor: older ?? '' }).toString()}">Older</a></p>`)}
+${older !== undefined && html`<p><a rel="next" href="?${new URLSearchParams({ ...(q !== '' && { q }), cursor: older ?? '' }).toString()}">Older</a></p>`}
 ${plural !== 'operators' && q !== '' && hasCapability(facts, 'admin.grant') ? bulkForm(plural, q, facts) : EMPTY_HTML}
 ${hasCapability(facts, enroll) ? enrollForm(plural, facts.session) : html`<p class="needs">Enrolling needs <code>${enroll}</code>.</p>`}`,
     }
@@ -106,7 +104,7 @@ const lineOf = (
 ): HtmlFragment =>
   html`<tr${one.is_active ? EMPTY_HTML : html` class="off"`}><td><a class="row" href="${pathOf(plural, idIn(one))}">${one.display_name || one.name}</a>${
     one.display_name ? html` <span class="faint">${one.name}</span>` : EMPTY_HTML
-  } <span class="faint">${[...labelTexts(one.labels), one.capability_set ?? ''].join(' ').trim()}</span></td><td>${capabilityTokens(one.capabilities.slice(0, 6))}${one.capabilities.length > 6 ? html`<span class="faint">and ${String(one.capabilities.length - 6)} more</span>` : EMPTY_HTML}</td><td>${certificateOf(one, at)}</td><td>${exactTime(one.last_seen_at, at)}</td><td>${joinHtml(badgesOf(one, { at, templates }))}</td></tr>`
+  } <span class="faint">${[...labelTexts(one.labels), one.capability_set ?? ''].join(' ').trim()}</span></td><td>${capabilityTokens(one.capabilities.slice(0, 6))}${one.capabilities.length > 6 ? html`<span class="faint">and ${String(one.capabilities.length - 6)} more</span>` : EMPTY_HTML}</td><td>${certificateOf(one, at)}</td><td>${exactTime(one.last_seen_at, at)}</td><td>${badgesOf(one, { at, templates })}</td></tr>`
 
 function certificateOf(
   { cert_not_after: end, previous_cert_until: before }: ReadonlyPrincipalView,
@@ -133,11 +131,9 @@ function badgesOf(one: ReadonlyPrincipalView, { at, templates }: ListGround): re
 
 /** A click puts a set into the form; without a script each is there to read. */
 const readyMadeSets = (): HtmlFragment =>
-  html`<fieldset><legend>Ready-made sets</legend>${joinHtml(
-    Object.entries(OPERATOR_SETS).map(
-      ([name, set]) =>
-        html`<p><b data-set="${set.join(', ')}">${name}</b> ${SET_MEANINGS[name] ?? ''}<br>${capabilityTokens(set)}</p>`,
-    ),
+  html`<fieldset><legend>Ready-made sets</legend>${Object.entries(OPERATOR_SETS).map(
+    ([name, set]) =>
+      html`<p><b data-set="${set.join(', ')}">${name}</b> ${SET_MEANINGS[name] ?? ''}<br>${capabilityTokens(set)}</p>`,
   )}</fieldset>`
 
 const SET_MEANINGS: Readonly<Record<string, string>> = {
@@ -162,6 +158,6 @@ function enrollForm(plural: PrincipalPlural, session: Parameters<typeof csrf>[0]
 <label>Name <input name="${kind.nameField}" required maxlength="64" pattern="[a-zA-Z0-9._\\-]+" autocomplete="off"></label>
 <label>Shown as <input name="display_name" maxlength="256" autocomplete="off"></label>
 <label>Capabilities <input name="capabilities" class="caps" data-tokens="${kind.type === 'operator' ? 'operator' : 'caller'}" autocomplete="off" placeholder="${kind.type === 'operator' ? 'admin.read, admin.grant' : 'llm.chat, mcp.tools.list'}"></label>
-${htmlIf(plural === 'operators', () => readyMadeSets())}<p class="faint">${ITS_CERTIFICATE[plural] ?? 'It gets its certificate with a certificate request.'} Without capabilities it can do nothing.</p>
-<button>${summary}</button>${htmlIf(plural === 'operators', () => html` <button name="invite" value="yes">Enroll, and make an invitation</button>`)}</form></details>`
+${plural === 'operators' && readyMadeSets()}<p class="faint">${ITS_CERTIFICATE[plural] ?? 'It gets its certificate with a certificate request.'} Without capabilities it can do nothing.</p>
+<button>${summary}</button>${plural === 'operators' && html` <button name="invite" value="yes">Enroll, and make an invitation</button>`}</form></details>`
 }

@@ -13,8 +13,6 @@ import {
   type HtmlFragment,
   hasCapability,
   html,
-  htmlIf,
-  joinHtml,
   pathOf,
   relativeTime,
 } from '../frame/parts.ts'
@@ -42,7 +40,7 @@ export async function trustedCasCard(
   const others = attached.filter(
     ({ kind, digest }) => kind === 'spiffe' && value.cas.every((ca) => ca.digest !== digest),
   )
-  return html`<section class="card"><h2>CAs that vouch for it</h2>${bundleOf(value, facts.at)}${htmlIf(value.previous_bundles.length > 0, () => button(facts, 'admin.enroll', `${pathOf('agents', id)}/trust-bundle/end`, 'End the replaced ones now', { if_match: `"${revision}"` }))}<p>An SVID with its SPIFFE id is this agent if it chains to one of ${value.own_bundle ? 'its own CAs, or of these attached ones' : 'these attached CAs'}.</p>${dataTable(
+  return html`<section class="card"><h2>CAs that vouch for it</h2>${bundleOf(value, facts.at)}${value.previous_bundles.length > 0 && button(facts, 'admin.enroll', `${pathOf('agents', id)}/trust-bundle/end`, 'End the replaced ones now', { if_match: `"${revision}"` })}<p>An SVID with its SPIFFE id is this agent if it chains to one of ${value.own_bundle ? 'its own CAs, or of these attached ones' : 'these attached CAs'}.</p>${dataTable(
     ['Subject', 'Ends', 'Since', 'Digest', ''],
     rows,
     value.own_bundle
@@ -76,7 +74,7 @@ const bundleForm = (form: HtmlFragment, choice: GraceChoice): HtmlFragment =>
 const followForm = (form: HtmlFragment, choice: GraceChoice, names: readonly string[]): HtmlFragment =>
   names.length === 0
     ? EMPTY_HTML
-    : html`${form}<label>Follow a trust bundle, which is read again by itself <select name="follow">${joinHtml(names.map((name) => html`<option>${name}</option>`))}</select></label>${graceChoice(choice)}<button>Follow</button></form>`
+    : html`${form}<label>Follow a trust bundle, which is read again by itself <select name="follow">${names.map((name) => html`<option>${name}</option>`)}</select></label>${graceChoice(choice)}<button>Follow</button></form>`
 
 /** The form that pins the certificate that an agent's own CA has renewed. */
 export const renewedLeafCard = (
@@ -96,10 +94,8 @@ const trustForm = (
   others: readonly { readonly digest: string; readonly subject: string }[],
   { session }: AdministrationFacts,
 ): HtmlFragment =>
-  html`<form method="post" action="${path}">${csrf(session)}<label>Let another CA vouch for it <select name="digest">${joinHtml(
-    others.map(
-      ({ digest, subject }) => html`<option value="${digest}">${subject} (${digest.slice(0, 12)}…)</option>`,
-    ),
+  html`<form method="post" action="${path}">${csrf(session)}<label>Let another CA vouch for it <select name="digest">${others.map(
+    ({ digest, subject }) => html`<option value="${digest}">${subject} (${digest.slice(0, 12)}…)</option>`,
   )}</select></label><p class="hint">Whoever holds the key of that CA can then call as this agent.</p><button>Vouch</button></form>`
 
 /** POST /proxy/agents/{id}/trusted-cas, …/trusted-cas/{digest}/withdraw, …/trust-bundle and …/certificate. */

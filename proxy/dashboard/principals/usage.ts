@@ -9,8 +9,6 @@ import {
   type HtmlFragment,
   hasCapability,
   html,
-  htmlIf,
-  joinHtml,
   pathOf,
   relativeTime,
 } from '../frame/parts.ts'
@@ -34,12 +32,12 @@ export const usagePage =
       section: `/proxy/${plural}`,
       body: html`${renderHeldUsage(value, one.value.capabilities, facts)}
 <section class="card" id="usage"><h2>Used in the last 30 days</h2>
-<p>${value.decisions.toLocaleString('en')} calls. ${value.unused.length > 0 ? '' : 'It used every capability that it holds.'} ${htmlIf(value.missing.length > 0, () => html`Refused because it lacked: ${capabilityTokens(value.missing)}`)}</p>
+<p>${value.decisions.toLocaleString('en')} calls. ${value.unused.length > 0 ? '' : 'It used every capability that it holds.'} ${value.missing.length > 0 && html`Refused because it lacked: ${capabilityTokens(value.missing)}`}</p>
 ${dataTable(
   ['Capability', 'Allowed', 'Refused', 'Last', 'For'],
   value.capabilities.map(
     ({ capability, held: holds, allowed, denied, last_allowed_at: last, tools, models }) =>
-      html`<tr><td><span class="token">${capability}</span>${htmlIf(!holds, () => html` <span class="badge off">not held</span>`)}</td><td class="number">${String(allowed)}</td><td class="number">${String(denied)}</td><td>${relativeTime(last, facts.at)}</td><td>${[...tools, ...models].join(', ')}</td></tr>`,
+      html`<tr><td><span class="token">${capability}</span>${!holds && html` <span class="badge off">not held</span>`}</td><td class="number">${String(allowed)}</td><td class="number">${String(denied)}</td><td>${relativeTime(last, facts.at)}</td><td>${[...tools, ...models].join(', ')}</td></tr>`,
   ),
   html`<p>It has made no calls in the last 30 days.</p>`,
 )}
@@ -64,12 +62,10 @@ function renderHeldUsage(
 ): HtmlFragment {
   if (held.length === 0) return html`<p id="held">${capabilityTokens([])}</p>`
   const known = new Map(capabilities.map((one) => [one.capability, one]))
-  return html`<ul id="held" class="held">${joinHtml(
-    held.map((token) => {
-      const { last_allowed_at: last = null, granted_at: since = null } = known.get(token) ?? {}
-      return html`<li><span class="token">${token}</span> ${last === null ? unusedBadge(since, at) : html`<span class="badge">used ${relativeTime(last, at)}</span>`}</li>`
-    }),
-  )}</ul>`
+  return html`<ul id="held" class="held">${held.map((token) => {
+    const { last_allowed_at: last = null, granted_at: since = null } = known.get(token) ?? {}
+    return html`<li><span class="token">${token}</span> ${last === null ? unusedBadge(since, at) : html`<span class="badge">used ${relativeTime(last, at)}</span>`}</li>`
+  })}</ul>`
 }
 
 const JUST_NOW_MS = 3_600_000
@@ -86,5 +82,5 @@ const unusedBadge = (since: string | null, at: number): HtmlFragment => {
 function suggestedOf({ suggested }: SuggestedSet, path: string, facts: AdministrationFacts): HtmlFragment {
   const text = suggested.join(', ')
   const typed = `${path}?${new URLSearchParams({ set: text }).toString()}`
-  return html`<p>The smallest set that would have allowed every call that was allowed: <code class="copy" tabindex="0">${text || 'nothing'}</code> ${htmlIf(hasCapability(facts, 'admin.grant'), () => html`<a href="${typed}">Put it into the form</a>`)}</p>`
+  return html`<p>The smallest set that would have allowed every call that was allowed: <code class="copy" tabindex="0">${text || 'nothing'}</code> ${hasCapability(facts, 'admin.grant') && html`<a href="${typed}">Put it into the form</a>`}</p>`
 }

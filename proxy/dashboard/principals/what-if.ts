@@ -2,16 +2,7 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import { type OperationResult, perform } from '../../admin/operation/operation.ts'
 import type { WhatIfVerdict } from '../../admin/principals/what-if.ts'
 import type { DashboardPage } from '../frame/frame.ts'
-import {
-  capabilityTokens,
-  EMPTY_HTML,
-  type HtmlFragment,
-  html,
-  htmlIf,
-  joinHtml,
-  pathOf,
-  problemList,
-} from '../frame/parts.ts'
+import { capabilityTokens, EMPTY_HTML, type HtmlFragment, html, pathOf, problemList } from '../frame/parts.ts'
 import { gateLine, reasonWords } from '../frame/words.ts'
 import { type CallerPlural, PRINCIPAL_PAGES, readPrincipalDetail } from './kinds.ts'
 
@@ -67,14 +58,12 @@ const verdictCard = (
   what: string,
 ): HtmlFragment =>
   html`<p class="${allowed ? 'notice' : 'problem'}" role="status"><b>${who}</b> ${allowed ? 'may call' : 'may not call'} <b>${what}</b> now${refusal === null ? '.' : html`: ${reasonWords(refusal.reason, demanded[0])}. ${refusal.message}`}</p>
-<section class="card"><h2>The checks, in order</h2><ol class="gates">${joinHtml(
-    gates.map(({ gate, verdict }) =>
-      gateLine(
-        gate,
-        verdict !== 'refuse',
-        gate === 'capability' && demanded.length > 0
-          ? html`demands ${capabilityTokens(demanded)}`
-          : NOTES[verdict],
-      ),
+<section class="card"><h2>The checks, in order</h2><ol class="gates">${gates.map(({ gate, verdict }) =>
+    gateLine(
+      gate,
+      verdict !== 'refuse',
+      gate === 'capability' && demanded.length > 0
+        ? html`demands ${capabilityTokens(demanded)}`
+        : NOTES[verdict],
     ),
-  )}</ol>${htmlIf(allowed && providers.length > 0, () => html`<p>It would be asked of ${providers.join(', then ')}.</p>`)}</section>`
+  )}</ol>${allowed && providers.length > 0 && html`<p>It would be asked of ${providers.join(', then ')}.</p>`}</section>`

@@ -19,8 +19,6 @@ import {
   type HtmlFragment,
   hasCapability,
   html,
-  htmlIf,
-  joinHtml,
   problemList,
   relativeTime,
 } from '../frame/parts.ts'
@@ -46,7 +44,7 @@ function checkpointsCard(
     return html`<section class="card"><h2>Checkpoints</h2><p>Nothing is sealed yet${stopped ? ', and sealing has stopped' : ': this takes a second'}.</p></section>`
   const rows = anchors.map(
     ({ anchor, size, kept_at: kept, error, failed_at: failed, late }) =>
-      html`<tr><td>${anchor}${htmlIf(late, () => html` <span class="badge warn">late</span>`)}</td><td class="number">${size.toLocaleString('en')}</td><td>${relativeTime(kept, now)}</td><td>${error === null ? EMPTY_HTML : html`${error}, ${relativeTime(failed, now)}`}</td></tr>`,
+      html`<tr><td>${anchor}${late && html` <span class="badge warn">late</span>`}</td><td class="number">${size.toLocaleString('en')}</td><td>${relativeTime(kept, now)}</td><td>${error === null ? EMPTY_HTML : html`${error}, ${relativeTime(failed, now)}`}</td></tr>`,
   )
   return html`<section class="card" id="checkpoints"><h2>Checkpoints</h2>${factsOf([
     ['Log', copyableCode(log.origin)],
@@ -56,14 +54,14 @@ function checkpointsCard(
     ['Seen outside', seenOutside(anchors)],
     ['Signed', relativeTime(log.signed_at, now)],
     ['Root', copyableCode(log.root)],
-  ])}${htmlIf(stopped, () => html`<p class="problem" role="alert">Sealing has stopped: no row after these can be proven.</p>`)}<p class="faint">Give the verifier key to auditors and owners of agents now, and not through this gateway: a key that comes later proves less.</p>
+  ])}${stopped && html`<p class="problem" role="alert">Sealing has stopped: no row after these can be proven.</p>`}<p class="faint">Give the verifier key to auditors and owners of agents now, and not through this gateway: a key that comes later proves less.</p>
 ${dataTable(['Anchor', 'Rows', 'Kept', 'Failed'], rows, html`<p>Nobody keeps checkpoints elsewhere, so whoever owns the database could rewrite its history.</p><p>Name anchors in <code>45-proofs.yaml</code>: <code class="copy" tabindex="0">anchors: [{file: /mnt/other/sallyport.checkpoints}]</code></p>`)}</section>`
 }
 
 const auditorCard = ({ log }: LogStatus, facts: AdministrationFacts): HtmlFragment =>
   hasCapability(facts, 'admin.audit')
     ? html`<section class="card"><h2>For an auditor</h2>
-<p>An evidence pack is one zip file with rows, sets, grants, refusals, keys, checkpoints and verifiers. Download the pack for ${joinHtml(periods(facts.at))}</p>
+<p>An evidence pack is one zip file with rows, sets, grants, refusals, keys, checkpoints and verifiers. Download the pack for ${periods(facts.at)}</p>
 <form class="search" action="/proxy/proof/evidence"><label>From <input type="date" name="since" required></label><label>until, exclusive <input type="date" name="until" required></label><button>Download</button></form>
 <p>Anybody can verify it without this service, with the verifier key, preferably a copy that was kept elsewhere:</p>
 <pre class="copy" tabindex="0">python3 verify.py evidence.zip --key '${log?.key ?? 'VKEY'}'</pre><pre class="copy" tabindex="0">node verify.mjs evidence.zip --key '${log?.key ?? 'VKEY'}'</pre>

@@ -12,8 +12,6 @@ import {
   factList as factsOf,
   type HtmlFragment,
   html,
-  htmlIf,
-  joinHtml,
   relativeTime,
 } from '../frame/parts.ts'
 
@@ -34,14 +32,12 @@ export const providersPage: DashboardPage = async ({ context }, facts) => {
     title: 'Providers',
     section: '/proxy/providers',
     body: html`<p class="lead">${countWithNoun(providers.length, 'provider')} of models, by the calls of this gateway since it started ${relativeTime(since, at)}.</p>
-${htmlIf(providers.length === 0, () => html`<div class="empty"><p>No provider is configured. Add one to <code>50-llm.yaml</code>.</p></div>`)}
-${joinHtml(
-  providers.map(
-    (one) =>
-      html`<section class="card" id="provider-${one.name}"><h2>${one.name}</h2>${factsOf(factsAbout(one, at))}
+${providers.length === 0 && html`<div class="empty"><p>No provider is configured. Add one to <code>50-llm.yaml</code>.</p></div>`}
+${providers.map(
+  (one) =>
+    html`<section class="card" id="provider-${one.name}"><h2>${one.name}</h2>${factsOf(factsAbout(one, at))}
 ${dataTable(['', 'Calls', 'Errors', 'Tokens in', 'Tokens out', 'Whole call', 'First byte'], [spanRow('Last hour', one.last_hour), spanRow('Last day', one.last_day)], html``)}
 <p>${button(facts, OPERATIONS.providers.try.demands, `/proxy/providers/${one.name}/try`, 'Try it')} <span class="faint">Asks for its list of models, once. No prompt is sent.</span></p></section>`,
-  ),
 )}
 <section class="card"><h2>Who serves a model</h2>${dataTable(
       ['Model', 'Providers, in the order in which they are tried'],
@@ -77,7 +73,7 @@ function factsAbout(one: ProviderView, at: number): readonly (readonly [string, 
 }
 
 const keyOf = ({ key, key_variable: variable }: ProviderView): HtmlFragment =>
-  html`${key === 'missing' ? html`<span class="badge warn">${KEYS.missing}</span>` : KEYS[key]}${htmlIf(variable !== null, () => html` (<code>${variable ?? ''}</code>)`)}`
+  html`${key === 'missing' ? html`<span class="badge warn">${KEYS.missing}</span>` : KEYS[key]}${variable !== null && html` (<code>${variable ?? ''}</code>)`}`
 
 function stateOf(
   { answering_since: answering, failing_since: failing, problem }: ProviderView,
@@ -95,7 +91,7 @@ const spanRow = (name: string, span: ProviderView['last_hour']): HtmlFragment =>
   const counts = [calls, errors, tokens.input, tokens.output].map(
     (count) => html`<td class="number">${count.toLocaleString('en')}</td>`,
   )
-  return html`<tr><td>${name}</td>${joinHtml(counts)}<td>${timesOf(span.p50_ms, span.p99_ms)}</td><td>${timesOf(span.first_byte_p50_ms, span.first_byte_p99_ms)}</td></tr>`
+  return html`<tr><td>${name}</td>${counts}<td>${timesOf(span.p50_ms, span.p99_ms)}</td><td>${timesOf(span.first_byte_p50_ms, span.first_byte_p99_ms)}</td></tr>`
 }
 
 const timesOf = (half: number | null, most: number | null): string =>

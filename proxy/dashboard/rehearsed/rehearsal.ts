@@ -3,7 +3,7 @@ import canonicalize from 'canonicalize'
 import type { ChangePreview as Made } from '../../admin/conditions/run.ts'
 import type { RehearsalChange } from '../../admin/operation/changes.ts'
 import type { OperationResult } from '../../admin/operation/operation.ts'
-import { countWithNoun, type HtmlFragment, html, htmlIf, joinHtml, relativeTime } from '../frame/parts.ts'
+import { countWithNoun, type HtmlFragment, html, relativeTime } from '../frame/parts.ts'
 
 /** Names the changes that somebody was shown, in any order of a set. Hex, 32 characters. */
 export const shownChangesDigest = (changes: readonly RehearsalChange[]): string =>
@@ -32,19 +32,17 @@ export function rehearsalOf(preview: ChangePreviewView, now: number): HtmlFragme
   } = preview
   const quiet = totals.newly_refused + totals.newly_allowed + totals.undecidable === 0
   return html`<section id="rehearsal" aria-live="polite" data-button="${buttonOf(preview)}" data-refused="${String(totals.newly_refused)}">
-${htmlIf(quiet, () => html`<p class="faint">Of ${countWithNoun(window.decisions, 'call')} in the last 30 days, none would have been decided differently.</p>`)}
-${htmlIf(totals.newly_refused > 0, () => pile('refused', `${countWithNoun(totals.newly_refused, 'call')} would have been refused`, refused, now))}
-${htmlIf(totals.newly_allowed > 0, () => pile('allowed', `${countWithNoun(totals.newly_allowed, 'call')} would have been let through`, allowed, now))}
-${htmlIf(totals.undecidable > 0, () => html`<div class="pile unknown"><h3>${countWithNoun(totals.undecidable, 'call')} could go either way</h3><ul>${joinHtml(undecidable.map(({ why, decisions }) => html`<li>${why}: ${String(decisions)}</li>`))}</ul></div>`)}
-${joinHtml(
-  expectations
-    .filter(({ after }) => !after)
-    .map(
-      ({ line, sentence, before }) =>
-        html`<p class="pile refused">${before ? 'Breaks an expectation' : 'An expectation that is already broken'} (line ${String(line)}): ${sentence}</p>`,
-    ),
-)}
-${htmlIf(preview.truncated, () => html`<p class="faint">Only the largest groups are shown.</p>`)}
+${quiet && html`<p class="faint">Of ${countWithNoun(window.decisions, 'call')} in the last 30 days, none would have been decided differently.</p>`}
+${totals.newly_refused > 0 && pile('refused', `${countWithNoun(totals.newly_refused, 'call')} would have been refused`, refused, now)}
+${totals.newly_allowed > 0 && pile('allowed', `${countWithNoun(totals.newly_allowed, 'call')} would have been let through`, allowed, now)}
+${totals.undecidable > 0 && html`<div class="pile unknown"><h3>${countWithNoun(totals.undecidable, 'call')} could go either way</h3><ul>${undecidable.map(({ why, decisions }) => html`<li>${why}: ${String(decisions)}</li>`)}</ul></div>`}
+${expectations
+  .filter(({ after }) => !after)
+  .map(
+    ({ line, sentence, before }) =>
+      html`<p class="pile refused">${before ? 'Breaks an expectation' : 'An expectation that is already broken'} (line ${String(line)}): ${sentence}</p>`,
+  )}
+${preview.truncated && html`<p class="faint">Only the largest groups are shown.</p>`}
 </section>`
 }
 
@@ -54,11 +52,9 @@ export const pile = (
   groups: ChangePreviewView['newly_refused'],
   now: number,
 ): HtmlFragment =>
-  html`<div class="pile ${kind}"><h3>${title}</h3><ul>${joinHtml(
-    groups
-      .slice(0, 20)
-      .map(
-        ({ principal_id: who, action, tool, model, capability, decisions, last_at: last, samples }) =>
-          html`<li><b>${String(decisions)}</b> × ${tool ?? model ?? action} ${who === null ? html`` : html`of ${who} `}<span class="faint">${capability ?? ''}</span> last ${relativeTime(last, now)} ${joinHtml(samples.map((id) => html`<a href="/proxy/activity/${id}" title="${id}">why</a> `))}</li>`,
-      ),
-  )}</ul></div>`
+  html`<div class="pile ${kind}"><h3>${title}</h3><ul>${groups
+    .slice(0, 20)
+    .map(
+      ({ principal_id: who, action, tool, model, capability, decisions, last_at: last, samples }) =>
+        html`<li><b>${String(decisions)}</b> × ${tool ?? model ?? action} ${who === null ? html`` : html`of ${who} `}<span class="faint">${capability ?? ''}</span> last ${relativeTime(last, now)} ${samples.map((id) => html`<a href="/proxy/activity/${id}" title="${id}">why</a> `)}</li>`,
+    )}</ul></div>`

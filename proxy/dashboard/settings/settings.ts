@@ -20,8 +20,6 @@ import {
   type HtmlFragment,
   hasCapability,
   html,
-  htmlIf,
-  joinHtml,
   problemList,
   relativeTime,
 } from '../frame/parts.ts'
@@ -42,7 +40,7 @@ function modesCard(
   return html`<section class="card" id="modes"><h2>How every call is judged</h2>${dataTable(['Mode', 'In force', 'Comes from'], rows, EMPTY_HTML)}
 ${
   hasCapability(facts, 'admin.grant')
-    ? html`<form method="post" action="/proxy/settings/modes" class="search">${csrf(facts.session)}${joinHtml(modes.map((mode) => choice(mode, chosen[mode.name])))}<button>Rehearse</button></form>
+    ? html`<form method="post" action="/proxy/settings/modes" class="search">${csrf(facts.session)}${modes.map((mode) => choice(mode, chosen[mode.name]))}<button>Rehearse</button></form>
 <p class="faint">Shows which calls of the last 30 days this would have refused, and which line to change. It changes nothing, but leaves a row in the ledger.</p>`
     : html`<p class="needs">Rehearsing another mode needs <code>admin.grant</code>.</p>`
 }</section>`
@@ -58,7 +56,7 @@ function placeOf({ path, line, variable }: ModeInForce): HtmlFragment {
 }
 
 const choice = ({ name, value, values }: ModeInForce, chosen = value): HtmlFragment =>
-  html`<label>${name} <select name="${name}">${joinHtml(values.map((one) => html`<option${one === chosen ? html` selected` : EMPTY_HTML}>${one}</option>`))}</select></label> `
+  html`<label>${name} <select name="${name}">${values.map((one) => html`<option${one === chosen ? html` selected` : EMPTY_HTML}>${one}</option>`)}</select></label> `
 
 /**
  * POST /proxy/settings/modes: rehearses other modes over 30 days, with one row. Files decide what is in
@@ -93,7 +91,7 @@ export const modesForm =
       if ('proposed' in done) throw new Error('a rehearsal waits for nobody')
       const { value } = done
       return await shown(html`${rehearsalOf(value, facts.at)}
-<section class="card"><h2>How to make this change</h2><ul>${joinHtml(others.map((mode) => html`<li>${renderInstruction(mode, chosen[mode.name] ?? '')}</li>`))}</ul><p class="faint">It is recorded as <code>${value.id}</code>.</p></section>`)
+<section class="card"><h2>How to make this change</h2><ul>${others.map((mode) => html`<li>${renderInstruction(mode, chosen[mode.name] ?? '')}</li>`)}</ul><p class="faint">It is recorded as <code>${value.id}</code>.</p></section>`)
     } catch (error) {
       if (!(error instanceof Refusal) || !AGAIN.has(error.reason)) throw error
       return shown(problemList(error), error.status)
@@ -159,7 +157,7 @@ const filesCard = ({ files }: ConfigurationInForce, digest: string): HtmlFragmen
     ['File', 'Plugin', 'Options and their lines', 'Digest'],
     files.map(
       ({ path, plugin, shadow, options, digest: own }) =>
-        html`<tr><td>${copyableCode(path)}</td><td>${plugin}${shadow ? html` <span class="badge">only watches</span>` : EMPTY_HTML}</td><td>${joinHtml(options.map(({ name, line }) => html`<code>${name}</code> <span class="faint">line ${String(line)}</span> `))}</td><td><code title="${own}">${own.slice(0, 12)}</code></td></tr>`,
+        html`<tr><td>${copyableCode(path)}</td><td>${plugin}${shadow ? html` <span class="badge">only watches</span>` : EMPTY_HTML}</td><td>${options.map(({ name, line }) => html`<code>${name}</code> <span class="faint">line ${String(line)}</span> `)}</td><td><code title="${own}">${own.slice(0, 12)}</code></td></tr>`,
     ),
     html`<p>There are none.</p>`,
   )}<p class="faint">On the machine, <code class="copy" tabindex="0">make check-config</code> shows what they mean, before they are reloaded.</p></section>`
@@ -186,7 +184,7 @@ export const settingsPage: DashboardPage = async ({ context, inForce }, facts) =
 ${
   hasCapability(facts, 'admin.operators')
     ? html`<form method="post" action="/proxy/settings/secret">${csrf(facts.session)}<label>New secret <input type="password" name="secret" required minlength="12" maxlength="72" autocomplete="new-password" data-strength></label><label>Repeat it <input type="password" name="secret_again" required minlength="12" maxlength="72" autocomplete="new-password"></label><p class="faint">12 to 72 letters, digits and symbols, no spaces.</p><button>Rotate</button></form>
-${htmlIf(!secret.disabled, () => html`<p>${button(facts, 'admin.operators', '/proxy/settings/secret/disable', 'Disable the secret')} <span class="faint">From then on only operators can administer.</span></p>`)}`
+${!secret.disabled && html`<p>${button(facts, 'admin.operators', '/proxy/settings/secret/disable', 'Disable the secret')} <span class="faint">From then on only operators can administer.</span></p>`}`
     : html`<p class="needs">Rotating it needs <code>admin.operators</code>.</p>`
 }</section>
 <section class="card"><h2>Signed in with a browser</h2>${dataTable(
@@ -201,7 +199,7 @@ ${modesCard(inForce.modes, facts)}
 <section class="card"><h2>Configuration in force</h2>${factsOf([
       [
         'Organisation',
-        html`${organisation.organisation} ${htmlIf(canBeNamed, () => html`<a href="/proxy/setup/organisation">Name it</a>`)}`,
+        html`${organisation.organisation} ${canBeNamed && html`<a href="/proxy/setup/organisation">Name it</a>`}`,
       ],
       ['Trust domain', organisation.trust_domain],
       ['Second operator for', context.twoPerson.join(', ') || 'nothing'],

@@ -15,7 +15,6 @@ import {
   factList as factsOf,
   type HtmlFragment,
   html,
-  htmlIf,
   problemList,
 } from '../frame/parts.ts'
 import { caCertificate, FIRST_AGENT, setupStep } from './step.ts'
@@ -104,15 +103,15 @@ async function organisationStep(
   return setupStep(
     'Organisation',
     html`${problem}<p>Every id and certificate of this service contains two names. You can choose them now, and never again.</p>
-${htmlIf(fixed.length > 0, () => factsOf(fixed))}
+${fixed.length > 0 && factsOf(fixed)}
 <form method="post" action="/proxy/setup/organisation">${csrf(facts.session)}
-${htmlIf(orgBy === null, () => html`<label>Organisation <input name="org" required maxlength="53" pattern="[a-zA-Z0-9._\\-]+" autocomplete="off" spellcheck="false" value="${typed.org ?? value.organisation}"></label>`)}
-${htmlIf(domainBy === null, () => html`<label>Trust domain <input name="trust_domain" required maxlength="255" pattern="[a-z0-9._\\-]+" autocomplete="off" spellcheck="false" value="${typed.trust_domain ?? value.trust_domain}"></label>`)}
-${htmlIf(
-  asks,
-  () => html`<p class="faint">Letters, digits, <code>.</code> <code>_</code> <code>-</code>, no spaces; the trust domain in lower case. Agents will be called <code>${value.organisation}::name</code>, and <code>spiffe://${value.trust_domain}/${value.organisation}/name</code> in their certificates.</p>
-<p>If you change a name, this service makes a new CA and a new certificate for itself: your browser will warn again.</p>`,
-)}
+${orgBy === null && html`<label>Organisation <input name="org" required maxlength="53" pattern="[a-zA-Z0-9._\\-]+" autocomplete="off" spellcheck="false" value="${typed.org ?? value.organisation}"></label>`}
+${domainBy === null && html`<label>Trust domain <input name="trust_domain" required maxlength="255" pattern="[a-z0-9._\\-]+" autocomplete="off" spellcheck="false" value="${typed.trust_domain ?? value.trust_domain}"></label>`}
+${
+  asks &&
+  html`<p class="faint">Letters, digits, <code>.</code> <code>_</code> <code>-</code>, no spaces; the trust domain in lower case. Agents will be called <code>${value.organisation}::name</code>, and <code>spiffe://${value.trust_domain}/${value.organisation}/name</code> in their certificates.</p>
+<p>If you change a name, this service makes a new CA and a new certificate for itself: your browser will warn again.</p>`
+}
 ${attachCaFields(typed)}
 <button class="main">Continue</button></form>
 ${authority(value)}`,

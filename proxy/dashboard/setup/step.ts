@@ -11,7 +11,7 @@ import { signInBySecret } from '../../operators/pages/sign-in.ts'
 import type { FormSubmission } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import { htmlDocument, refusedPage } from '../frame/frame.ts'
-import { csrf, EMPTY_HTML, type HtmlFragment, html, joinHtml, problemList } from '../frame/parts.ts'
+import { csrf, EMPTY_HTML, type HtmlFragment, html, problemList } from '../frame/parts.ts'
 import { typedTokens } from '../principals/capabilities-card.ts'
 import { enrollAndShow } from '../principals/enroll.ts'
 import { fieldLabels } from '../principals/kinds.ts'
@@ -129,10 +129,8 @@ const STEPS = ['Secret', 'Organisation', 'First agent', 'Connect'] as const
 export const setupStep = (current: (typeof STEPS)[number], body: HtmlFragment, status = 200): Reply =>
   htmlDocument(
     'Set up',
-    html`<main class="alone"><h1>Set up Sallyport</h1><ol class="steps">${joinHtml(
-      STEPS.map(
-        (name) => html`<li${name === current ? html` aria-current="step"` : EMPTY_HTML}>${name}</li>`,
-      ),
+    html`<main class="alone"><h1>Set up Sallyport</h1><ol class="steps">${STEPS.map(
+      (name) => html`<li${name === current ? html` aria-current="step"` : EMPTY_HTML}>${name}</li>`,
     )}</ol>
 ${body}</main>`,
     status,

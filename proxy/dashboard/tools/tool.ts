@@ -14,12 +14,11 @@ import {
   countWithNoun,
   csrf,
   dataTable,
+  EMPTY_HTML,
   factList as factsOf,
   type HtmlFragment,
   hasCapability,
   html,
-  htmlIf,
-  joinHtml,
   pathOf,
   relativeTime,
 } from '../frame/parts.ts'
@@ -64,7 +63,7 @@ export const toolPage: DashboardPage = async ({ context }, facts) => {
   return {
     title: value.name,
     section: '/proxy/tools',
-    body: html`${introductionWaits(value, { path, ifMatch }, facts)}${joinHtml(waiting.map((tool) => toolWaits(tool, { path, ifMatch }, facts)))}
+    body: html`${introductionWaits(value, { path, ifMatch }, facts)}${waiting.map((tool) => toolWaits(tool, { path, ifMatch }, facts))}
 <section class="card"><h2>Server</h2>${factsOf([
       ['Id', copyableCode(value.resource_id)],
       ['Address', copyableCode(value.endpoint_url)],
@@ -77,7 +76,7 @@ export const toolPage: DashboardPage = async ({ context }, facts) => {
       ],
       ['Read', relativeTime(value.last_read_at, facts.at)],
       ['Says about itself', html`<pre>${textOf(introductionIn(value.server))}</pre>`],
-    ])}<p>${button(facts, 'admin.tools', `${path}/refresh`, 'Read it now')} ${button(facts, 'admin.tools', `${path}/${value.enabled ? 'disable' : 'enable'}`, value.enabled ? 'Disable it' : 'Enable it', { if_match: ifMatch })} ${button(facts, 'admin.tools', `${path}/remove`, 'Remove it', { if_match: ifMatch })}</p>${htmlIf(hasCapability(facts, 'admin.tools'), () => html`<details><summary>Another address</summary><form method="post" action="${path}/address">${csrf(facts.session)}<input type="hidden" name="if_match" value="${ifMatch}"><label>Address <input name="endpoint_url" type="url" required maxlength="2048" value="${value.endpoint_url}"></label><p class="faint">It is read at once. What its tools say is judged by what was approved at the address before.</p><button>Use this address</button></form></details>`)}</section>
+    ])}<p>${button(facts, 'admin.tools', `${path}/refresh`, 'Read it now')} ${button(facts, 'admin.tools', `${path}/${value.enabled ? 'disable' : 'enable'}`, value.enabled ? 'Disable it' : 'Enable it', { if_match: ifMatch })} ${button(facts, 'admin.tools', `${path}/remove`, 'Remove it', { if_match: ifMatch })}</p>${hasCapability(facts, 'admin.tools') && html`<details><summary>Another address</summary><form method="post" action="${path}/address">${csrf(facts.session)}<input type="hidden" name="if_match" value="${ifMatch}"><label>Address <input name="endpoint_url" type="url" required maxlength="2048" value="${value.endpoint_url}"></label><p class="faint">It is read at once. What its tools say is judged by what was approved at the address before.</p><button>Use this address</button></form></details>`}</section>
 <section class="card"><h2>Tools</h2>${dataTable(
       ['Tool', 'Called as', 'State', 'Requires', 'Pinned', 'Look closely'],
       value.tools.map(
@@ -95,9 +94,9 @@ export const toolPage: DashboardPage = async ({ context }, facts) => {
             html`<tr><td><a href="${pathOf(PRINCIPAL_KINDS[one.principal_type].plural, one.agent_id)}">${one.agent_id}</a></td><td>${one.principal_type}</td><td>${relativeTime(one.created_at, facts.at)}</td><td>${one.created_by ?? ''}</td><td>${button(facts, 'admin.grant', `${path}/bindings/${one.binding_id}/revoke`, 'Unbind')}</td></tr>`,
         ),
       html`<p>Nobody can reach it.</p>`,
-    )}${htmlIf(bindings.length > SHOWN, () => html`<p>${countWithNoun(bindings.length, 'principal is', 'principals are')} bound. <a href="/proxy/tools#bindings">Find one of them</a></p>`)}${
+    )}${bindings.length > SHOWN && html`<p>${countWithNoun(bindings.length, 'principal is', 'principals are')} bound. <a href="/proxy/tools#bindings">Find one of them</a></p>`}${
       hasCapability(facts, 'admin.grant')
-        ? html`<form method="post" action="${path}/bindings" class="search">${csrf(facts.session)}<label>Principal <input name="agent_id" required maxlength="256" placeholder="acme::daily-report" list="principals" autocomplete="off"></label><datalist id="principals">${joinHtml(unbound.map(({ id, name }) => html`<option value="${id}">${name}</option>`))}</datalist><button>Bind</button></form>`
+        ? html`<form method="post" action="${path}/bindings" class="search">${csrf(facts.session)}<label>Principal <input name="agent_id" required maxlength="256" placeholder="acme::daily-report" list="principals" autocomplete="off"></label><datalist id="principals">${unbound.map(({ id, name }) => html`<option value="${id}">${name}</option>`)}</datalist><button>Bind</button></form>`
         : html`<p class="needs">Binding needs <code>admin.grant</code>.</p>`
     }</section>`,
   }
@@ -123,11 +122,9 @@ const skippedPart = ({
   skipped_count: count,
   skipped_tools: tools,
 }: Pick<ServerView, 'skipped_count' | 'skipped_tools'>): HtmlFragment =>
-  htmlIf(
-    count > 0,
-    () =>
-      html`<h3>Skipped</h3><p>${countWithNoun(count, 'item', 'items')} of its list cannot be used, and nobody can call them:</p><ul>${joinHtml(tools.map(({ name, reason }) => html`<li>${name === null ? html`<span class="faint">no name</span>` : html`<code>${name}</code>`} ${reason}</li>`))}</ul>${htmlIf(count > tools.length, () => html`<p>These are the first.</p>`)}`,
-  )
+  count > 0
+    ? html`<h3>Skipped</h3><p>${countWithNoun(count, 'item', 'items')} of its list cannot be used, and nobody can call them:</p><ul>${tools.map(({ name, reason }) => html`<li>${name === null ? html`<span class="faint">no name</span>` : html`<code>${name}</code>`} ${reason}</li>`)}</ul>${count > tools.length && html`<p>These are the first.</p>`}`
+    : EMPTY_HTML
 
 interface UnreviewedText {
   readonly title: HtmlFragment
@@ -173,21 +170,21 @@ const introductionWaits = (
   page: PageFacts,
   facts: Parameters<DashboardPage>[1],
 ): HtmlFragment =>
-  htmlIf(resource.pending_server_digest !== null, () =>
-    reviewCard(
-      {
-        title: html`What the server says about itself is waiting for review`,
-        changes: resource.server_changes,
-        flags: resource.server_flags,
-        before: introductionIn(resource.server),
-        now: resource.pending_server,
-        action: `${page.path}/approve`,
-        digest: resource.pending_server_digest,
-      },
-      page,
-      facts,
-    ),
-  )
+  resource.pending_server_digest !== null
+    ? reviewCard(
+        {
+          title: html`What the server says about itself is waiting for review`,
+          changes: resource.server_changes,
+          flags: resource.server_flags,
+          before: introductionIn(resource.server),
+          now: resource.pending_server,
+          action: `${page.path}/approve`,
+          digest: resource.pending_server_digest,
+        },
+        page,
+        facts,
+      )
+    : EMPTY_HTML
 
 function introductionIn(server: ServerView['server']): unknown {
   if (server === null) return null
@@ -204,8 +201,8 @@ function reviewCard(
   const [before, now] = [textOf(text.before), textOf(text.now)]
   const read = { digest: text.digest ?? '', if_match: ifMatch }
   return html`<section class="card needs-you"><h2>${text.title}</h2>
-<p>What differs:</p><ul>${joinHtml((text.changes ?? []).map((line) => html`<li><code>${line}</code></li>`))}</ul>
-${htmlIf(text.flags.length > 0, () => html`<p><span class="badge warn">${text.flags.join(', ')}</span></p>`)}
+<p>What differs:</p><ul>${(text.changes ?? []).map((line) => html`<li><code>${line}</code></li>`)}</ul>
+${text.flags.length > 0 && html`<p><span class="badge warn">${text.flags.join(', ')}</span></p>`}
 <div class="diff"><div><h3>Approved before</h3><pre>${markNewLines(before, now)}</pre></div><div><h3>Now</h3><pre>${markNewLines(now, before)}</pre></div></div>
 <p>${button(facts, 'admin.tools', text.action, 'Approve what I have read', read)} ${text.reject === undefined ? html`` : button(facts, 'admin.tools', text.reject, 'Reject it', read)}</p></section>`
 }
@@ -215,7 +212,5 @@ const textOf = (definition: unknown): string =>
 
 function markNewLines(text: string, other: string): HtmlFragment {
   const known = new Set(other.split('\n'))
-  return joinHtml(
-    text.split('\n').map((line) => (known.has(line) ? html`${line}\n` : html`<mark>${line}</mark>\n`)),
-  )
+  return html`${text.split('\n').map((line) => (known.has(line) ? html`${line}\n` : html`<mark>${line}</mark>\n`))}`
 }

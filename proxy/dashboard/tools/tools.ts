@@ -14,8 +14,6 @@ import {
   type HtmlFragment,
   hasCapability,
   html,
-  htmlIf,
-  joinHtml,
   pathOf,
   relativeTime,
 } from '../frame/parts.ts'
@@ -135,19 +133,19 @@ function bindingGrid(
   facts: AdministrationFacts,
 ): HtmlFragment {
   const grants = hasCapability(facts, 'admin.grant')
-  const table = html`<div class="wide" role="region" tabindex="0" aria-label="Who may reach which server"><table class="grid"><thead><tr><th scope="col">Principal</th>${joinHtml(servers.map(({ resource_id: id, name }) => html`<th scope="col"><a href="${pathOf('tools', id)}">${name}</a></th>`))}</tr></thead>
-<tbody>${joinHtml(rows.map((row) => lineOf(row, servers, grants)))}</tbody></table></div>`
-  const kept = html`${csrf(facts.session)}<input type="hidden" name="from" value="grid">${joinHtml(Object.entries(query).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`))}`
+  const table = html`<div class="wide" role="region" tabindex="0" aria-label="Who may reach which server"><table class="grid"><thead><tr><th scope="col">Principal</th>${servers.map(({ resource_id: id, name }) => html`<th scope="col"><a href="${pathOf('tools', id)}">${name}</a></th>`)}</tr></thead>
+<tbody>${rows.map((row) => lineOf(row, servers, grants))}</tbody></table></div>`
+  const kept = html`${csrf(facts.session)}<input type="hidden" name="from" value="grid">${Object.entries(query).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}`
   const shown = grants ? html`<form method="post" action="/proxy/tools">${kept}${table}</form>` : table
   return html`<section class="card" id="bindings"><h2>Who may reach what</h2>
 <form class="search" role="search" action="/proxy/tools"><input type="search" name="q" value="${query.q ?? ''}" aria-label="Search bound principals" placeholder="name of a bound principal" data-key="/"><button>Search</button></form>
 ${rows.length === 0 ? html`<div class="empty"><p>${query.q === undefined ? 'Nobody is bound to a server yet: open a server, and bind a principal.' : html`Nobody with that name is bound. <a href="/proxy/tools">Show all</a>`}</p></div>` : shown}
-${htmlIf(!grants, () => html`<p class="needs">Binding and unbinding need <code>admin.grant</code>.</p>`)}
-${htmlIf(next !== null, () => html`<p><a rel="next" href="?${new URLSearchParams(next ?? {}).toString()}">More</a></p>`)}</section>`
+${!grants && html`<p class="needs">Binding and unbinding need <code>admin.grant</code>.</p>`}
+${next !== null && html`<p><a rel="next" href="?${new URLSearchParams(next ?? {}).toString()}">More</a></p>`}</section>`
 }
 
 const lineOf = (row: GridRow, servers: readonly GridServer[], grants: boolean): HtmlFragment =>
-  html`<tr><th scope="row"><a class="row" href="${pathOf(PRINCIPAL_KINDS[row.principal_type].plural, row.principal_id)}">${row.name}</a> ${row.name === row.principal_id ? EMPTY_HTML : html`<span class="faint">${row.principal_id}</span>`}</th>${joinHtml(servers.map((server) => html`<td>${cellOf(row, server, grants)}</td>`))}</tr>`
+  html`<tr><th scope="row"><a class="row" href="${pathOf(PRINCIPAL_KINDS[row.principal_type].plural, row.principal_id)}">${row.name}</a> ${row.name === row.principal_id ? EMPTY_HTML : html`<span class="faint">${row.principal_id}</span>`}</th>${servers.map((server) => html`<td>${cellOf(row, server, grants)}</td>`)}</tr>`
 
 function cellOf(
   { principal_id: id, bindings }: GridRow,
@@ -180,11 +178,11 @@ export const toolsPage: DashboardPage = async ({ context }, facts) => {
       ['Server', 'State', 'Tools', 'Requires', 'Bound', 'Read'],
       resources.map((one) => {
         const waits = one.tools.filter(({ state }) => state === 'quarantined').length
-        return html`<tr><td><a class="row" href="${pathOf('tools', one.resource_id)}">${one.name}</a></td><td>${stateOf(one)}</td><td class="number">${String(one.tools.length)}${htmlIf(waits > 0, () => html` <span class="badge warn">${String(waits)} waiting</span>`)}</td><td>${one.required_capability === null ? html`<span class="faint">only a binding</span>` : capabilityTokens([one.required_capability])}</td><td class="number">${String(value.bound[one.resource_id] ?? 0)}</td><td>${relativeTime(one.last_read_at, facts.at)}</td></tr>`
+        return html`<tr><td><a class="row" href="${pathOf('tools', one.resource_id)}">${one.name}</a></td><td>${stateOf(one)}</td><td class="number">${String(one.tools.length)}${waits > 0 && html` <span class="badge warn">${String(waits)} waiting</span>`}</td><td>${one.required_capability === null ? html`<span class="faint">only a binding</span>` : capabilityTokens([one.required_capability])}</td><td class="number">${String(value.bound[one.resource_id] ?? 0)}</td><td>${relativeTime(one.last_read_at, facts.at)}</td></tr>`
       }),
       html`<p>No MCP server yet.</p><p>Register one: <code class="copy" tabindex="0">make mcp ARGS="add files https://files.example/mcp"</code></p>`,
     )}
-${htmlIf(resources.length > 0, () => bindingGrid(resources, value.principals, { query, next: next ?? null }, facts))}${registerForm(facts)}`,
+${resources.length > 0 && bindingGrid(resources, value.principals, { query, next: next ?? null }, facts)}${registerForm(facts)}`,
   }
 }
 

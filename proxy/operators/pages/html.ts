@@ -19,15 +19,15 @@ export class HtmlFragment {
   }
 }
 
+/** A value of a template: pieces one after the other; false for nothing. */
+type HtmlValue = string | HtmlFragment | readonly HtmlFragment[] | false
+
 /**
  * Escapes every value but HTML itself. Text for people shows hidden characters, line feeds and tabs aside, as
  * `\u{200b}` (docs/threats.md#h15). Exact are `textarea`, and attributes other than {@link READ_ATTRIBUTES}:
  * forms and scripts give them back.
  */
-export const html = (
-  parts: TemplateStringsArray,
-  ...values: readonly (string | HtmlFragment)[]
-): HtmlFragment => {
+export const html = (parts: TemplateStringsArray, ...values: readonly HtmlValue[]): HtmlFragment => {
   const areRead = readablePlacesOf(parts)
   return new HtmlFragment(
     parts.reduce(
@@ -62,8 +62,10 @@ function findReadablePlaces(parts: readonly string[]): readonly boolean[] {
   })
 }
 
-const escapeValue = (value: string | HtmlFragment, isRead: boolean): string => {
-  if (typeof value !== 'string') return value.text
+const escapeValue = (value: HtmlValue, isRead: boolean): string => {
+  if (value === false) return ''
+  if (value instanceof HtmlFragment) return value.text
+  if (typeof value !== 'string') return value.map(({ text }) => text).join('')
   return escapeHtml(isRead ? showHidden(value) : value)
 }
 
