@@ -1,6 +1,22 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
+import { OPERATIONS } from '../../admin/http/operations.ts'
+import { perform } from '../../admin/operation/operation.ts'
+import { escapeHidden } from '../../visible.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
-import { type AttentionCard, attentionCard, countWithNoun, html, relativeTime } from '../frame/parts.ts'
+import { countWithNoun, type HtmlFragment, hasCapability, html, relativeTime } from '../frame/parts.ts'
+
+/** Something that needs a person. `about`: the same text as long as it is about the same. */
+export interface AttentionCard {
+  readonly title: HtmlFragment
+  readonly body: HtmlFragment
+  readonly about: string
+}
+
+export const attentionCard = (
+  title: HtmlFragment,
+  body: HtmlFragment,
+  about = title.text.replaceAll(/<time[^>]*>[^<]*<\/time>/g, ''),
+): AttentionCard => ({ title, body, about })
 
 const DAY_MS = 86_400_000
 const SHOWN = 20
@@ -8,73 +24,136 @@ const SHOWN = 20
 const since = (at: number, now: number) => relativeTime(new Date(at).toISOString(), now)
 
 /** The faults of this process and of what it depends on, as it knows them now. */
-export function standingCards(
+export function* standingCards(
   { standing }: Pick<DashboardContext, 'standing'>,
   { at }: Pick<AdministrationFacts, 'at'>,
-): readonly AttentionCard[] {
+): Generator<AttentionCard> {
   const { diskLow, clockOffS, ledgerFailing, rejected, providers, unserved } = standing()
+  if (ledgerFailing)
+    yield attentionCard(
+      html`The ledger cannot be written`,
+      html`<p>No call is served until it can: no row, no work. Look at the disk and the database of the gateway; it tries again each second.</p>`,
+    )
+  if (diskLow)
+    yield attentionCard(
+      html`The disk is low`,
+      html`<p>Refusals have no rows of their own any more, so that calls have theirs. Make room, or move the database.</p>`,
+    )
+  if (clockOffS !== 0)
+    yield attentionCard(
+      html`The clock is wrong`,
+      html`<p>It is ${countWithNoun(Math.abs(clockOffS), 'second')} ${clockOffS > 0 ? 'ahead of' : 'behind'} the database's. Proofs and certificates that are good are refused here, and others are believed too long. Set the clocks of all machines by a time service.</p>`,
+      'clock',
+    )
+  if (rejected)
+    yield attentionCard(
+      html`The configuration did not load`,
+      html`<p>The one before stays in force. ${since(rejected.at, at)}:</p><pre>${rejected.message}</pre><p>Mend the file, and reload.</p>`,
+      `rejected ${rejected.message}`,
+    )
+  for (const { name, keyMissing, keyVariable, failingSince, problem } of providers) {
+    if (keyMissing)
+      yield attentionCard(
+        html`The provider ${name} has no key`,
+        html`<p>Its calls are refused with <code>provider_not_configured</code>. ${keyVariable === null ? html`Set <code>api_key</code> in <code>50-llm.yaml</code>.` : html`Set <code>${keyVariable}</code>, and start again.`}</p>`,
+      )
+    if (failingSince !== null)
+      yield attentionCard(
+        html`The provider ${name} fails`,
+        html`<p>Since ${since(failingSince, at)}: ${problem ?? 'it did not answer'}.</p>`,
+      )
+  }
   const asked = unserved.filter((one) => at - one.at < DAY_MS)
-  return [
-    ...(ledgerFailing
-      ? [
-          attentionCard(
-            html`The ledger cannot be written`,
-            html`<p>No call is served until it can: no row, no work. Look at the disk and the database of the gateway; it tries again each second.</p>`,
-          ),
-        ]
-      : []),
-    ...(diskLow
-      ? [
-          attentionCard(
-            html`The disk is low`,
-            html`<p>Refusals have no rows of their own any more, so that calls have theirs. Make room, or move the database.</p>`,
-          ),
-        ]
-      : []),
-    ...(clockOffS === 0
-      ? []
-      : [
-          attentionCard(
-            html`The clock is wrong`,
-            html`<p>It is ${countWithNoun(Math.abs(clockOffS), 'second')} ${clockOffS > 0 ? 'ahead of' : 'behind'} the database's. Proofs and certificates that are good are refused here, and others are believed too long. Set the clocks of all machines by a time service.</p>`,
-            'clock',
-          ),
-        ]),
-    ...(rejected
-      ? [
-          attentionCard(
-            html`The configuration did not load`,
-            html`<p>The one before stays in force. ${since(rejected.at, at)}:</p><pre>${rejected.message}</pre><p>Mend the file, and reload.</p>`,
-            `rejected ${rejected.message}`,
-          ),
-        ]
-      : []),
-    ...providers.flatMap(({ name, keyMissing, keyVariable, failingSince, problem }) => [
-      ...(keyMissing
-        ? [
-            attentionCard(
-              html`The provider ${name} has no key`,
-              html`<p>Its calls are refused with <code>provider_not_configured</code>. ${keyVariable === null ? html`Set <code>api_key</code> in <code>50-llm.yaml</code>.` : html`Set <code>${keyVariable}</code>, and start again.`}</p>`,
-            ),
-          ]
-        : []),
-      ...(failingSince === null
-        ? []
-        : [
-            attentionCard(
-              html`The provider ${name} fails`,
-              html`<p>Since ${since(failingSince, at)}: ${problem ?? 'it did not answer'}.</p>`,
-            ),
-          ]),
-    ]),
-    ...(asked.length === 0
-      ? []
-      : [
-          attentionCard(
-            html`${countWithNoun(asked.length, 'model')} that nobody serves`,
-            html`<ul>${asked.slice(0, SHOWN).map(({ asked: model, calls, first, at: last, requestId }) => html`<li><code>${model}</code>: ${countWithNoun(calls, 'call')}, the first ${since(first, at)}, <a href="/proxy/activity/${requestId}">the last</a> ${since(last, at)}</li>`)}</ul><p>Name it under <code>models</code> or <code>aliases</code> of a provider in <code>50-llm.yaml</code>, or tell the callers which models there are.</p>`,
-            ['unserved', ...asked.map(({ asked: model }) => model).toSorted()].join('\n'),
-          ),
-        ]),
-  ]
+  if (asked.length > 0)
+    yield attentionCard(
+      html`${countWithNoun(asked.length, 'model')} that nobody serves`,
+      html`<ul>${asked.slice(0, SHOWN).map(({ asked: model, calls, first, at: last, requestId }) => html`<li><code>${model}</code>: ${countWithNoun(calls, 'call')}, the first ${since(first, at)}, <a href="/proxy/activity/${requestId}">the last</a> ${since(last, at)}</li>`)}</ul><p>Name it under <code>models</code> or <code>aliases</code> of a provider in <code>50-llm.yaml</code>, or tell the callers which models there are.</p>`,
+      ['unserved', ...asked.map(({ asked: model }) => model).toSorted()].join('\n'),
+    )
+}
+
+/** Providers that ran another model than they were asked for, within a day: the judged one did not run. */
+export function* otherModels(
+  { modelMismatches }: DashboardContext,
+  facts: AdministrationFacts,
+): Generator<AttentionCard> {
+  if (!hasCapability(facts, 'admin.audit')) return
+  const lately = modelMismatches.list().filter(({ at }) => facts.at - at < DAY_MS)
+  if (lately.length === 0) return
+  const lines = lately
+    .slice(0, SHOWN)
+    .map(
+      ({ provider, asked, answered, calls, at, requestId }) =>
+        html`<li>${provider} was asked for <code>${escapeHidden(asked)}</code> and ran <code>${escapeHidden(answered)}</code>: ${countWithNoun(calls, 'call', 'calls')}, <a href="/proxy/activity/${requestId}">the last one</a> ${since(at, facts.at)}</li>`,
+    )
+  yield attentionCard(
+    html`A different model answered than was asked for`,
+    html`<ul>${lines}</ul><p>Rules about models were applied to the first name. If both are the same model, say so with <code>answered_by</code> in <code>50-llm.yaml</code>; if not, check the settings of the provider, and <code>refuse_members</code>.</p>`,
+    ['other models', ...lately.map(({ provider, asked, answered }) => `${provider} ${asked} ${answered}`)]
+      .toSorted()
+      .join('\n'),
+  )
+}
+
+/** The time that a followed bundle may fail before a person is needed. ms. */
+const BUNDLE_PATIENCE_MS = 900_000
+
+/** The followed trust bundles that could not be read for a while. */
+export function* unreadBundles(
+  { context }: DashboardContext,
+  { at }: AdministrationFacts,
+): Generator<AttentionCard> {
+  for (const [name, reading] of context.trustBundles())
+    if (reading?.failingSince && at - reading.failingSince > BUNDLE_PATIENCE_MS)
+      yield attentionCard(
+        html`The trust bundle ${name} cannot be read`,
+        html`<p>${reading.problem ?? ''}. Since ${since(reading.failingSince, at)}; the CAs before stay in force.</p>`,
+      )
+}
+
+export async function* secretUsed(
+  { context }: DashboardContext,
+  facts: AdministrationFacts,
+): AsyncGenerator<AttentionCard> {
+  const { value } = await perform(OPERATIONS.secret.show, context, {}, facts)
+  const { last_used_at: used } = value
+  if (used === null || facts.at - Date.parse(used) > DAY_MS || facts.actor.via === 'secret') return
+  yield attentionCard(
+    html`The operator secret was used ${relativeTime(used, facts.at)}`,
+    html`<p>It is for when nothing else works. <a href="/proxy/activity?principal=admin">What it did</a></p>`,
+    `secret ${used}`,
+  )
+}
+
+/** Lists edits of the database that were met within a day. */
+export function* editedTexts(
+  { context }: DashboardContext,
+  facts: AdministrationFacts,
+): Generator<AttentionCard> {
+  const lately = context.editedTexts.list().filter(({ at }) => facts.at - at < DAY_MS)
+  if (lately.length === 0) return
+  yield attentionCard(
+    html`Somebody has edited the database`,
+    html`<ul>${lately.map(({ what, at }) => html`<li>${what}, met ${since(at, facts.at)}</li>`)}</ul><p>That is not what operators have set. Nothing is done by it. <code>sallyport verify</code> of the database compares everything.</p>`,
+    ['edited', ...lately.map(({ what }) => what).toSorted()].join('\n'),
+  )
+}
+
+/** A ledger that is sealed no more. */
+export function* sealingStopped({ context }: DashboardContext): Generator<AttentionCard> {
+  if (context.sealing.stopped)
+    yield attentionCard(
+      html`The ledger is not sealed any more`,
+      html`<p>Calls go on and are recorded, but nobody can prove a row that is newer than the last checkpoint. If nobody has restored a copy of the database, somebody has written to the tables of the tree. <a href="/proxy/proof">Proof</a>, and <code>sallyport verify</code> of the database, say more.</p>`,
+    )
+}
+
+export async function* lateAnchors({ context }: DashboardContext): AsyncGenerator<AttentionCard> {
+  const names = (await context.anchors()).filter(({ late }) => late).map(({ anchor }) => anchor)
+  if (names.length === 0) return
+  yield attentionCard(
+    html`${countWithNoun(names.length, 'anchor is', 'anchors are')} late`,
+    html`<ul>${names.map((name) => html`<li>${name}</li>`)}</ul><p>Whoever owns the database could still rewrite the newest rows. <a href="/proxy/proof">Why</a></p>`,
+    ['late', ...names].join('\n'),
+  )
 }

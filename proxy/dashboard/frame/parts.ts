@@ -19,19 +19,6 @@ interface Detail {
   readonly expectations?: readonly { readonly line: number; readonly sentence: string }[]
 }
 
-/** Something that needs a person. `about`: the same text as long as it is about the same. */
-export interface AttentionCard {
-  readonly title: HtmlFragment
-  readonly body: HtmlFragment
-  readonly about: string
-}
-
-export const attentionCard = (
-  title: HtmlFragment,
-  body: HtmlFragment,
-  about = title.text.replaceAll(/<time[^>]*>[^<]*<\/time>/g, ''),
-): AttentionCard => ({ title, body, about })
-
 export { EMPTY_HTML, exactHtml, HtmlFragment, html } from '../../operators/pages/html.ts'
 
 const UNITS: readonly (readonly [name: string, ms: number])[] = [
