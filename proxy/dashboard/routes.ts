@@ -13,7 +13,7 @@ import { activityPage, liveActivity } from './activity/activity.ts'
 import { whyPage } from './activity/why.ts'
 import { attentionCounter, attentionPage, notNowHandler, proposalForms } from './attention/attention.ts'
 import { capabilitiesJson, capabilitiesPage, setForms, setsPage } from './capabilities/capabilities.ts'
-import { type FormSubmission, formHandler, inputById } from './frame/acting.ts'
+import { type FormSubmission, formHandler } from './frame/acting.ts'
 import type { DashboardContext } from './frame/dashboard.ts'
 import { ASSET_ROUTE, type DashboardPage, pageHandler, refusedPage, serveAsset } from './frame/frame.ts'
 import { refusedOnItsForm } from './frame/on-its-form.ts'
@@ -192,7 +192,7 @@ function kindRoutes(plural: PrincipalPlural, { page, form }: DashboardDoors, d: 
   const { operations } = PRINCIPAL_PAGES[plural]
   const { deactivate, reactivate, endCertificate, endDpopKey } = operations
   const [list, one] = [`/proxy/${plural}`, `/proxy/${plural}/{id}`]
-  const back = { given: inputById, to: ({ params }: FormSubmission) => pathOf(plural, params.id ?? '') }
+  const to = ({ params }: FormSubmission) => pathOf(plural, params.id ?? '')
   const ending = endingForms(plural, d)
   return [
     page(list, 'admin.read', listPage(plural)),
@@ -204,7 +204,7 @@ function kindRoutes(plural: PrincipalPlural, { page, form }: DashboardDoors, d: 
     form(`${one}/certificates/{thumbprint}/end`, endCertificate, ending.certificate),
     form(`${one}/dpop-jwk/{jkt}/end`, endDpopKey, ending.key),
     form(`${one}/deactivate`, deactivate, ending.deactivate),
-    form(`${one}/reactivate`, reactivate, formHandler(d, reactivate, { ...back, notice: 'reactivated' })),
+    form(`${one}/reactivate`, reactivate, formHandler(d, reactivate, { to, notice: 'reactivated' })),
   ]
 }
 

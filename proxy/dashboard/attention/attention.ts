@@ -4,7 +4,7 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import { deferCard, listDeferrals, type OpenRefusal } from '../../admin/audit/attention.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { perform } from '../../admin/operation/operation.ts'
-import { formHandler, inputById } from '../frame/acting.ts'
+import { formHandler } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import type { DashboardPage } from '../frame/frame.ts'
 import { EMPTY_HTML, type HtmlFragment, hasCapability, html } from '../frame/parts.ts'
@@ -114,23 +114,13 @@ async function unnamedOrganisationCard(
 /** POST /proxy/attention/not-now: puts a card off, or shows it again. */
 export const notNowHandler = (dashboard: DashboardContext) =>
   formHandler(dashboard, deferCard, {
-    given: ({ form }) => ({
-      body: {
-        card: form.get('card') ?? '',
-        title: form.get('title') ?? '',
-        reason: form.get('reason') ?? '',
-        hours: form.get('hours') ?? '',
-      },
-    }),
-    to: () => '/proxy',
-    notice: 'deferred',
+    ...{ fields: ['card', 'title', 'reason', 'hours'], to: '/proxy', notice: 'deferred' },
   })
 
 export const proposalForms = (dashboard: DashboardContext) => {
   const { confirm, decline } = OPERATIONS.proposals
-  const back = { given: inputById, to: (): string => '/proxy' }
   return {
-    confirm: formHandler(dashboard, confirm, { ...back, notice: 'confirmed' }),
-    decline: formHandler(dashboard, decline, { ...back, notice: 'declined' }),
+    confirm: formHandler(dashboard, confirm, { to: '/proxy', notice: 'confirmed' }),
+    decline: formHandler(dashboard, decline, { to: '/proxy', notice: 'declined' }),
   }
 }

@@ -78,14 +78,9 @@ export const setForms = (dashboard: DashboardContext) => {
         params: { name: facts.form.get('name') ?? '' },
         body: { capabilities: tokensIn(facts) },
       }),
-      to: () => SETS,
-      notice: 'updated',
+      ...{ to: SETS, notice: 'updated' },
     }),
-    delete: formHandler(dashboard, sets.delete, {
-      given: ({ params }) => ({ params: { name: params.name ?? '' } }),
-      to: () => SETS,
-      notice: 'updated',
-    }),
+    delete: formHandler(dashboard, sets.delete, { to: SETS, notice: 'updated' }),
   }
 }
 

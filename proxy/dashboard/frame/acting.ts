@@ -1,3 +1,4 @@
+import type { z } from 'zod'
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { administerOnRecord } from '../../admin/http/administer.ts'
@@ -55,12 +56,35 @@ const hiddenInput = ([name, value]: readonly [string, string]): HtmlFragment =>
 export type FormSubmission = AdministrationFacts & SubmittedForm
 
 export interface FormAction<T extends InputSchemas, Output = unknown> {
-  readonly given: (facts: FormSubmission) => RawInput<T>
+  /** Default: the parts of the path, the state that the form was shown, and {@link fields}. */
+  readonly given?: (facts: FormSubmission) => RawInput<T>
+  /** The fields that are members of the body as they were sent. */
+  readonly fields?: readonly string[]
   /** The next page, a path of ours. `made`: the result; null if it waits for a second operator. */
-  readonly to: (facts: FormSubmission, made: OperationResult<Output>['value'] | null) => string
+  readonly to: string | ((facts: FormSubmission, made: OperationResult<Output>['value'] | null) => string)
   readonly notice: string
   /** The blocks of the sent text that were left out. If there are any, they are shown in place of that page. */
   readonly leftOut?: (made: OperationResult<Output>['value']) => Readonly<PassedOverBlocks> | undefined
+}
+
+/** Reads the input of an operation from its form. */
+export function formInput<T extends InputSchemas, Output>(
+  { takes }: Operation<T, Output>,
+  { given, fields = [] }: FormAction<T, Output>,
+  facts: FormSubmission,
+): RawInput<T> {
+  if (given) return given(facts)
+  const { params, form } = facts
+  const ifMatch = form.get('if_match')
+  const own = Object.keys((takes.params as z.ZodObject | undefined)?.shape ?? {})
+  const parts = {
+    ...(takes.params && { params: Object.fromEntries(own.map((name) => [name, params[name] ?? ''])) }),
+    ...(takes.query && { query: {} }),
+    ...(takes.body && { body: Object.fromEntries(fields.map((name) => [name, form.get(name) ?? ''])) }),
+    ...(ifMatch && { ifMatch }),
+  }
+  // Each part is parsed by the operation.
+  return parts as unknown as RawInput<T>
 }
 
 const withNotice = (path: string, notice: string): string =>
@@ -74,16 +98,19 @@ export const formHandler =
   <T extends InputSchemas, Output>(
     dashboard: DashboardContext,
     operation: Operation<T, Output>,
-    { given, to, notice, leftOut }: FormAction<T, Output>,
+    action: FormAction<T, Output>,
   ) =>
   async (facts: FormSubmission): Promise<Reply> => {
+    const { to, notice, leftOut } = action
     const forced = facts.form.get('force_reason')
-    const asked = { ...given(facts), ...(forced && { forced }) }
+    const asked = { ...formInput(operation, action, facts), ...(forced && { forced }) }
     try {
       const done = await administerOnRecord(operation, dashboard.context, asked, facts)
-      if ('proposed' in done) return seeOther(withNotice(to(facts, null), 'proposed'))
-      const next = withNotice(to(facts, done.value), notice)
-      const blocks = leftOut?.(done.value) ?? []
+      const made = 'proposed' in done ? null : done.value
+      const path = typeof to === 'string' ? to : to(facts, made)
+      if (made === null) return seeOther(withNotice(path, 'proposed'))
+      const next = withNotice(path, notice)
+      const blocks = leftOut?.(made) ?? []
       return blocks.length === 0 ? seeOther(next) : leftOutPage(dashboard, facts, blocks, next)
     } catch (error) {
       if (!(error instanceof Refusal) || error.reason !== 'expectation_broken' || !canBeForced(operation))

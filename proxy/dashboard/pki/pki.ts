@@ -4,7 +4,7 @@ import { OPERATIONS } from '../../admin/http/operations.ts'
 import { PRINCIPAL_KINDS } from '../../admin/operation/kinds.ts'
 import { etagOf, perform } from '../../admin/operation/operation.ts'
 import { endsSoon } from '../../admin/principals/ending.ts'
-import { type FormSubmission, formHandler } from '../frame/acting.ts'
+import { formHandler } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import type { DashboardPage } from '../frame/frame.ts'
 import {
@@ -83,29 +83,19 @@ ${form('finish', 'Finish', reason)} ${form('cancel', 'Take back')}`
 
 /** POST /proxy/pki/rotation/{step}. */
 export const rotationForms = (dashboard: DashboardContext) => {
-  const to = (): string => '/proxy/pki'
-  const ifMatch = ({ form }: FormSubmission) => ({ ifMatch: form.get('if_match') ?? undefined })
+  const to = '/proxy/pki'
   const { prepare, issue, finish, cancel } = OPERATIONS.caRotation
   return {
     prepare: formHandler(dashboard, prepare, {
-      given: (facts) => ({
-        body: { scope: facts.form.get('scope') === 'intermediate' ? 'intermediate' : 'root' } as const,
-        ...ifMatch(facts),
+      given: ({ form }) => ({
+        body: { scope: form.get('scope') === 'intermediate' ? ('intermediate' as const) : ('root' as const) },
+        ifMatch: form.get('if_match'),
       }),
-      to,
-      notice: 'ca_prepared',
+      ...{ to, notice: 'ca_prepared' },
     }),
-    issue: formHandler(dashboard, issue, { given: ifMatch, to, notice: 'ca_issued' }),
-    finish: formHandler(dashboard, finish, {
-      given: (facts) => ({ query: {}, ...ifMatch(facts) }),
-      to,
-      notice: 'ca_finished',
-    }),
-    cancel: formHandler(dashboard, cancel, {
-      given: (facts) => ({ query: {}, ...ifMatch(facts) }),
-      to,
-      notice: 'ca_cancelled',
-    }),
+    issue: formHandler(dashboard, issue, { to, notice: 'ca_issued' }),
+    finish: formHandler(dashboard, finish, { to, notice: 'ca_finished' }),
+    cancel: formHandler(dashboard, cancel, { to, notice: 'ca_cancelled' }),
   }
 }
 
@@ -165,20 +155,15 @@ ${cas
 }
 
 export const pkiForms = (dashboard: DashboardContext) => {
-  const to = (): string => '/proxy/pki'
+  const to = '/proxy/pki'
   return {
     attach: formHandler(dashboard, OPERATIONS.cas.attach, {
-      given: ({ form }: FormSubmission) => ({
-        body: { ca_pem: form.get('ca_pem') ?? '', kind: form.get('kind') as 'spiffe' },
-      }),
-      to,
-      notice: 'attached',
+      ...{ fields: ['ca_pem', 'kind'], to, notice: 'attached' },
       leftOut: ([first]) => first?.passed_over,
     }),
     vouch: formHandler(dashboard, OPERATIONS.agents.trustCaAs, {
       given: ({ params, form }) => ({ body: { digest: params.digest ?? '', as: form.get('as') ?? '' } }),
-      to,
-      notice: 'trusted',
+      ...{ to, notice: 'trusted' },
     }),
     detach: rehearsedFormHandler(dashboard, OPERATIONS.cas.detach, {
       title: () => 'No other CA vouches for some agents',
@@ -187,8 +172,7 @@ export const pkiForms = (dashboard: DashboardContext) => {
         params: { digest: params.digest ?? '' },
         query: { lock_out: form.get('lock_out') === 'true' ? ('true' as const) : ('false' as const) },
       }),
-      to,
-      notice: 'detached',
+      ...{ to, notice: 'detached' },
     }),
   }
 }

@@ -6,7 +6,7 @@ import type { OperationResult } from '../../admin/operation/operation.ts'
 import type { Reply } from '../../http/reply.ts'
 import type { SubmittedForm } from '../../operators/pages/form.ts'
 import { seeOther } from '../../operators/pages/page.ts'
-import { type FormSubmission, formHandler, inputById } from '../frame/acting.ts'
+import { type FormSubmission, formHandler } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import { frame } from '../frame/frame.ts'
 import { pathOf } from '../frame/parts.ts'
@@ -18,7 +18,6 @@ import { type CallerPlural, PRINCIPAL_PAGES, type PrincipalPlural, readPrincipal
 export const candidateForms = (plural: CallerPlural, dashboard: DashboardContext) => {
   const { operations } = PRINCIPAL_PAGES[plural]
   const back = {
-    given: inputById,
     to: ({ params }: FormSubmission): string => pathOf(plural, params.id ?? ''),
   }
   return {

@@ -4,7 +4,7 @@ import { OPERATIONS } from '../../admin/http/operations.ts'
 import type { AdminContext } from '../../admin/operation/context.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import { reachableOwners } from '../../admin/operators/owners.ts'
-import { type FormSubmission, formHandler, inputById } from '../frame/acting.ts'
+import { type FormSubmission, formHandler } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import { countWithNoun, type HtmlFragment, html, pathOf } from '../frame/parts.ts'
 import { rehearsedFormHandler } from '../rehearsed/acting-rehearsed.ts'
@@ -67,17 +67,10 @@ const toPrincipal =
   ({ params }: FormSubmission): string =>
     pathOf(plural, params.id ?? '')
 
-const about = ({ params: { id = '', thumbprint = '', jkt = '' } }: FormSubmission) => ({
-  id,
-  thumbprint,
-  jkt,
-})
-
 /** POST …/dpop-jwk/{jkt}/adopt: registers the key that signs already. */
 export const adoptKeyForm = (plural: CallerPlural, dashboard: DashboardContext) =>
   formHandler(dashboard, PRINCIPAL_PAGES[plural].operations.adoptDpopKey, {
     ...{ to: toPrincipal(plural), notice: 'key_adopted' },
-    given: (facts) => ({ ...inputById(facts), params: about(facts) }),
   })
 
 /** Says what ending an operator's way in comes to: its calls are of administration, and are not counted. */
@@ -100,7 +93,7 @@ export function endingForms(plural: PrincipalPlural, dashboard: DashboardContext
   const warning = (facts: FormSubmission) => operatorWarning(plural, dashboard, facts)
   return {
     deactivate: rehearsedFormHandler(dashboard, deactivate, {
-      ...{ to, given: inputById, notice: 'deactivated', label: 'Deactivate' },
+      ...{ to, notice: 'deactivated', label: 'Deactivate' },
       title: ({ params }) => `Nobody can call as ${params.id ?? ''} any more`,
       warning,
     }),
@@ -108,11 +101,7 @@ export function endingForms(plural: PrincipalPlural, dashboard: DashboardContext
       ...{ to, notice: 'certificate_ended', label: 'End it now' },
       title: ({ params }) => `${params.id ?? ''} has no newer certificate to call by`,
       warning,
-      given: (facts) => ({ ...inputById(facts), params: about(facts) }),
     }),
-    key: formHandler(dashboard, endDpopKey, {
-      ...{ to, notice: 'key_ended' },
-      given: (facts) => ({ ...inputById(facts), params: about(facts) }),
-    }),
+    key: formHandler(dashboard, endDpopKey, { to, notice: 'key_ended' }),
   }
 }

@@ -102,43 +102,28 @@ const trustForm = (
 export const trustedCasForms = (dashboard: DashboardContext) => {
   const to = ({ params }: FormSubmission): string => pathOf('agents', params.id ?? '')
   return {
-    trust: formHandler(dashboard, agents.trustCa, {
-      given: ({ params, form }) => ({
-        params: { id: params.id ?? '' },
-        body: { digest: form.get('digest') ?? '' },
-      }),
-      to,
-      notice: 'trusted',
-    }),
+    trust: formHandler(dashboard, agents.trustCa, { fields: ['digest'], to, notice: 'trusted' }),
     distrust: rehearsedFormHandler(dashboard, agents.distrustCa, {
       title: ({ params }) => `No other CA vouches for ${params.id ?? ''}`,
-      label: 'Withdraw',
-      given: ({ params }) => ({ params: { id: params.id ?? '', digest: params.digest ?? '' } }),
-      to,
-      notice: 'distrusted',
+      ...{ label: 'Withdraw', to, notice: 'distrusted' },
     }),
     bundle: formHandler(dashboard, agents.replaceTrustBundle, {
       given: (facts) => ({
         ...inputById(facts),
         body: { ...bundleIn(facts), ...graceOf(facts) },
       }),
-      to,
-      notice: 'bundle_replaced',
+      ...{ to, notice: 'bundle_replaced' },
       leftOut: ({ passed_over: blocks }) => blocks,
     }),
-    endPrevious: formHandler(dashboard, agents.endPreviousBundles, {
-      ...{ given: inputById, to, notice: 'bundle_ended' },
-    }),
+    endPrevious: formHandler(dashboard, agents.endPreviousBundles, { to, notice: 'bundle_ended' }),
     leaf: rehearsedFormHandler(dashboard, agents.putRenewedLeaf, {
       title: ({ params }) => `The certificate of ${params.id ?? ''} ends now`,
-      label: 'Pin',
       given: (facts) => {
         const { form } = facts
         const leaf = { cert_pem: form.get('cert_pem') ?? '', csr_pem: form.get('csr_pem') ?? '' }
         return { ...inputById(facts), body: { ...leaf, ...graceOf(facts) } }
       },
-      to,
-      notice: 'leaf_pinned',
+      ...{ label: 'Pin', to, notice: 'leaf_pinned' },
     }),
   }
 }

@@ -101,8 +101,7 @@ export const reviewedForm = (dashboard: DashboardContext) =>
         ...(form.get('note') && { note: form.get('note') ?? '' }),
       },
     }),
-    to: () => '/proxy/proof',
-    notice: 'reviewed',
+    ...{ to: '/proxy/proof', notice: 'reviewed' },
   })
 
 const LATEST = 5

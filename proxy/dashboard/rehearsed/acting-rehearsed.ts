@@ -7,7 +7,13 @@ import { OPERATIONS } from '../../admin/http/operations.ts'
 import type { RehearsalChange } from '../../admin/operation/changes.ts'
 import { type InputSchemas, inputOf, type Operation, type RawInput } from '../../admin/operation/operation.ts'
 import type { Reply } from '../../http/reply.ts'
-import { type FormAction, type FormSubmission, formHandler, showFormAgain } from '../frame/acting.ts'
+import {
+  type FormAction,
+  type FormSubmission,
+  formHandler,
+  formInput,
+  showFormAgain,
+} from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import type { HtmlFragment } from '../frame/parts.ts'
 import { buttonOf, type ChangePreviewView, shownChangesDigest } from './rehearsal.ts'
@@ -97,8 +103,8 @@ export const rehearsedFormHandler =
     action: RehearsedFormAction<T, Output>,
   ) =>
   async (facts: FormSubmission): Promise<Reply> => {
-    const { title, label, given } = action
-    const asked = given(facts)
+    const { title, label } = action
+    const asked = formInput(operation, action, facts)
     const warning = await action.warning?.(facts)
     const shown = await askFirst(dashboard, operation, asked, facts, { title: title(facts), label, warning })
     if (shown) return shown

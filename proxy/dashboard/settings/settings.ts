@@ -6,7 +6,7 @@ import { perform } from '../../admin/operation/operation.ts'
 import { reachableOwners } from '../../admin/operators/owners.ts'
 import type { Reply } from '../../http/reply.ts'
 import { seeOther } from '../../operators/pages/page.ts'
-import { type FormSubmission, formHandler, inputById } from '../frame/acting.ts'
+import { type FormSubmission, formHandler } from '../frame/acting.ts'
 import type { ConfigurationInForce, DashboardContext, ModeInForce } from '../frame/dashboard.ts'
 import { type DashboardPage, frame } from '../frame/frame.ts'
 import {
@@ -128,14 +128,14 @@ export const rotateForm =
   }
 
 export const settingsForms = (dashboard: DashboardContext) => {
-  const to = (): string => '/proxy/settings'
+  const to = '/proxy/settings'
   return {
     disable: rehearsedFormHandler(dashboard, OPERATIONS.secret.disable, {
-      ...{ given: () => ({}), to, notice: 'disabled', label: 'Disable the secret' },
+      ...{ to, notice: 'disabled', label: 'Disable the secret' },
       title: () => 'Nobody administers by the secret any more',
       warning: (facts) => secretWarning(dashboard, facts),
     }),
-    end: formHandler(dashboard, OPERATIONS.sessions.end, { given: inputById, to, notice: 'ended' }),
+    end: formHandler(dashboard, OPERATIONS.sessions.end, { to, notice: 'ended' }),
   }
 }
 

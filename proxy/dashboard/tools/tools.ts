@@ -75,7 +75,7 @@ export const toolForms = (dashboard: DashboardContext) => {
       title: () => 'Calls need this server',
       label: 'Remove it',
       given: ofServer,
-      to: () => '/proxy/tools',
+      to: '/proxy/tools',
       notice: 'removed',
     }),
     approve: formHandler(dashboard, mcpResources.approveTool, { given: ofTool, to, notice: 'approved' }),
@@ -95,7 +95,6 @@ export const toolForms = (dashboard: DashboardContext) => {
     revoke: rehearsedFormHandler(dashboard, mcpBindings.revoke, {
       title: () => 'Calls need this binding',
       label: 'Unbind',
-      given: ({ params }) => ({ params: { binding_id: params.binding_id ?? '' } }),
       to,
       notice: 'revoked',
     }),
