@@ -164,7 +164,6 @@ async function* withSalts(
   yield Buffer.from(JSON.stringify({ ...page, rows }))
 }
 
-/** GET /v1/admin/audit/export: the whole ledger as NDJSON, for `sallyport verify`. */
 export const exportAudit = readOperation({
   name: 'exportAudit',
   demands: 'admin.audit',
@@ -194,9 +193,6 @@ const verifies = {
   reasons: [],
 } as const
 
-/**
- * POST /v1/admin/audit/verify: recomputes the whole chain. A damaged one is a success: the verdict says so.
- */
 export const verifyAudit = operation({
   ...verifies,
   name: 'verifyAudit',
@@ -235,7 +231,6 @@ async function runVerification(
 /** The row that was recorded last, in whichever stream. */
 export const ledgerHead = ({ database }: Pick<AdminContext, 'database'>) => newestRow(database.kysely)
 
-/** GET /v1/admin/audit/head: the end of the ledger, to be kept elsewhere. */
 export const showHead = readOperation({
   name: 'getAuditHead',
   demands: 'admin.audit',

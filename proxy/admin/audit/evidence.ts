@@ -69,7 +69,6 @@ export const packEvidence = readOperation({
   },
 })
 
-/** POST /v1/admin/audit/reviewed: an operator says that a period was reviewed, and under which checkpoint. */
 export const reviewAudit = emptyOperation({
   name: 'reviewAudit',
   demands: 'admin.audit',

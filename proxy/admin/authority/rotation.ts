@@ -86,7 +86,6 @@ const previewedRotation = z.strictObject({ ...rotation.shape, rehearsal: preview
 /** The CAs of the service, as operations show them. */
 export type CaRotationView = OperationResult<z.output<typeof rotation>>['value']
 
-/** GET /v1/admin/ca/rotation: the CA that issues, the one beside it, and who still holds certificates of the old one. */
 export const showRotation = operation({
   name: 'getCaRotation',
   demands: 'admin.read',
@@ -110,10 +109,6 @@ const STEP = {
   reasons: ['conflict', 'precondition_failed', 'audit_unavailable'],
 } as const
 
-/**
- * POST /v1/admin/ca/rotation/prepare: makes the CA that comes next. Both are trusted and exported from now on;
- * certificates still come from the one before.
- */
 export const prepareCa = operation({
   ...STEP,
   name: 'prepareCa',
@@ -145,10 +140,6 @@ function refuseUnpreparable(error: unknown): never {
   throw conflict(`The next CA cannot be made: ${message}.`, error)
 }
 
-/**
- * POST /v1/admin/ca/rotation/issue: has the next CA issue all certificates from now on, the service's own too.
- * The one before is still trusted.
- */
 export const issueByNextCa = operation({
   ...STEP,
   name: 'issueByNextCa',
@@ -218,10 +209,6 @@ export const finishRotation = operation({
     endOtherCa(context, caller, { phase: 'issuing', action: 'ca.rotation_finished', ifMatch, forced }),
 })
 
-/**
- * POST /v1/admin/ca/rotation/cancel: takes the last step back. The CA before issues again, and the next one
- * stays prepared; or the next one is dropped, as {@link finishRotation} ends the one before.
- */
 export const cancelRotation = operation({
   ...STEP,
   name: 'cancelCaRotation',

@@ -91,7 +91,6 @@ export const attachCas = operation({
   },
 })
 
-/** GET /v1/admin/ca */
 export const listCas = readOperation({
   name: 'listCas',
   summary: 'Lists the CAs that are trusted for enrollment, oldest first.',

@@ -25,7 +25,6 @@ const organisation = z.strictObject({
   ca_fingerprint: z.string().meta({ description: 'SHA-256 of the certificate, as browsers show it.' }),
 })
 
-/** GET /v1/admin/ca/organisation: the names of the service, its CA, and if they were answered for. */
 export const showOrganisation = readOperation({
   name: 'getOrganisation',
   summary: 'Shows organisation, trust domain and CA, and whether they can still be chosen.',

@@ -107,7 +107,6 @@ export const disableSecret = emptyOperation({
   },
 })
 
-/** POST /v1/admin/secret/enable: refused with `machine_only` but on the control socket. */
 export const enableSecretAgain = emptyOperation({
   name: 'enableSecret',
   demands: 'admin.operators',

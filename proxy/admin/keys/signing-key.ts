@@ -23,7 +23,6 @@ const refusedIfResealed =
     }
   }
 
-/** POST /v1/admin/audit-key/rotate: signs checkpoints with a new key, and for a day by the one before too. */
 export const rotateAuditKey = operation({
   name: 'rotateAuditKey',
   demands: 'admin.operators',
@@ -47,7 +46,6 @@ export const rotateAuditKey = operation({
   },
 })
 
-/** POST /v1/admin/signing-key/rotate: signs access tokens with a new key; those of the old one run out. */
 export const rotateTokenSigningKey = operation({
   name: 'rotateSigningKey',
   demands: 'admin.operators',

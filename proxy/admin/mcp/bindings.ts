@@ -40,9 +40,6 @@ const binding = z
   })
   .meta({ id: 'McpBinding' })
 
-/**
- * POST /v1/admin/mcp-resources/bindings: lets a principal reach a resource (docs/protocol.md#mcp-bindings).
- */
 export const bindPrincipal = operation({
   name: 'createMcpBinding',
   demands: 'admin.grant',
@@ -98,7 +95,6 @@ function bind(
 /** Bindings that are shown at once. */
 const AT_ONCE = 1_000
 
-/** GET /v1/admin/mcp-resources/bindings: oldest first; `?agent_id=&resource_id=` narrows it. */
 export const listBindings = readOperation({
   name: 'listMcpBindings',
   summary: 'Lists the bindings of principals to MCP resources, oldest first.',
@@ -110,7 +106,6 @@ export const listBindings = readOperation({
   },
 })
 
-/** GET /v1/admin/mcp-resources/bindings/{binding_id} */
 export const getBinding = readOperation({
   name: 'getMcpBinding',
   summary: 'Shows the binding with that id.',
@@ -124,7 +119,6 @@ export const getBinding = readOperation({
   }),
 })
 
-/** DELETE /v1/admin/mcp-resources/bindings/{binding_id}: holds at the principal's very next call. */
 export const revokeBinding = emptyOperation({
   name: 'deleteMcpBinding',
   demands: 'admin.grant',

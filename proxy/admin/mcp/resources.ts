@@ -80,7 +80,6 @@ export const createMcpResource = operation({
   },
 })
 
-/** GET /v1/admin/mcp-resources: by name, without the definitions of tools. */
 export const listAllMcpResources = readOperation({
   name: 'listMcpResources',
   summary: 'Lists the MCP servers by name, without the definitions of their tools.',
@@ -96,7 +95,6 @@ export const listAllMcpResources = readOperation({
   },
 })
 
-/** GET /v1/admin/mcp-resources/{resource_id} */
 export const getMcpResource = readOperation({
   name: 'getMcpResource',
   summary: 'Shows an MCP server, with the definitions of its tools.',
@@ -223,7 +221,6 @@ const entriesOf = (value: McpResourceFields[Field]): unknown =>
 const pickFields = (fields: McpResourceFields, names: readonly Field[]): Partial<McpResourceFields> =>
   Object.fromEntries(names.map((name) => [name, fields[name]]))
 
-/** DELETE /v1/admin/mcp-resources/{resource_id}: with its tools and its bindings. */
 export const removeMcpResource = emptyOperation({
   name: 'deleteMcpResource',
   demands: 'admin.tools',
@@ -248,7 +245,6 @@ export const removeMcpResource = emptyOperation({
   },
 })
 
-/** POST …/{resource_id}/refresh: reads the upstream again. If that fails `last_error` says so. */
 export const refreshMcpResource = operation({
   name: 'refreshMcpResource',
   demands: 'admin.tools',

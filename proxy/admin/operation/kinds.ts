@@ -13,42 +13,20 @@ export interface PrincipalKind {
   readonly infix: '' | 'user::' | 'workload::' | 'operator::'
 }
 
-export const AGENT: PrincipalKind = {
-  type: 'agent',
-  noun: 'Agent',
-  plural: 'agents',
-  idField: 'agent_id',
-  nameField: 'agent_name',
-  infix: '',
-}
+const kindOf = (type: PrincipalType, noun: PrincipalKind['noun']): PrincipalKind => ({
+  type,
+  noun,
+  plural: `${type}s`,
+  idField: type === 'agent' ? 'agent_id' : 'principal_id',
+  nameField: `${type}_name`,
+  infix: type === 'agent' ? '' : `${type}::`,
+})
 
-export const USER: PrincipalKind = {
-  type: 'user',
-  noun: 'User',
-  plural: 'users',
-  idField: 'principal_id',
-  nameField: 'user_name',
-  infix: 'user::',
-}
-
-export const WORKLOAD: PrincipalKind = {
-  type: 'workload',
-  noun: 'Workload',
-  plural: 'workloads',
-  idField: 'principal_id',
-  nameField: 'workload_name',
-  infix: 'workload::',
-}
-
+export const AGENT = kindOf('agent', 'Agent')
+export const USER = kindOf('user', 'User')
+export const WORKLOAD = kindOf('workload', 'Workload')
 /** People who administer (docs/operators.md). Their sets hold `admin.*` and nothing else. */
-export const OPERATOR: PrincipalKind = {
-  type: 'operator',
-  noun: 'Operator',
-  plural: 'operators',
-  idField: 'principal_id',
-  nameField: 'operator_name',
-  infix: 'operator::',
-}
+export const OPERATOR = kindOf('operator', 'Operator')
 
 export const PRINCIPAL_KINDS: Readonly<Record<PrincipalType, PrincipalKind>> = {
   agent: AGENT,

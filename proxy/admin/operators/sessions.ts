@@ -104,7 +104,6 @@ export const listAdminSessions = readOperation({
 
 const idOf = (name: string): string | null => (name === 'admin' ? null : name)
 
-/** DELETE /v1/admin/sessions/{id}: ends one's own, or with `admin.operators` anybody's. */
 export const endAdminSession = emptyOperation({
   name: 'endSession',
   demands: 'admin.read',

@@ -50,30 +50,47 @@ export function changeAuthority(
   context: AdminContext,
   kind: PrincipalKind,
   caller: ChangeAuthorship,
-  { id, ifMatch }: { readonly id: string; readonly ifMatch: string | undefined },
+  { id, ifMatch }: PrincipalCondition,
   make: (
     record: PrincipalRecord,
     state: AuthorityState,
   ) => Promise<AuthorityChange | null> | AuthorityChange | null,
 ): Promise<PrincipalRecord> {
   const { database } = context
-  const find = async (): Promise<PrincipalRecord> => {
-    const record = await principalOf(context, kind, id)
-    checkIfMatch(ifMatch, record)
+  return withLatestPrincipal(context, kind, { id, ifMatch }, async (record) => {
+    const state = await authorityState(database, record, caller.at)
+    const made = await make(record, state)
+    if (!made) return record
+    const { next, detail, ...rest } = made
+    const now = authorityDetail(record, record.authority_revision + 1, { ...state, ...next })
+    await commitChange(context, caller, { ...rest, detail: { ...now, ...detail } })
     return record
-  }
-  return serializedByPrincipal(context, kind, id, () =>
-    retryIfOvertaken(find, async (record) => {
-      const state = await authorityState(database, record, caller.at)
-      const made = await make(record, state)
-      if (!made) return record
-      const { next, detail, ...rest } = made
-      const now = authorityDetail(record, record.authority_revision + 1, { ...state, ...next })
-      await commitChange(context, caller, { ...rest, detail: { ...now, ...detail } })
-      return record
-    }),
-  )
+  })
 }
+
+interface PrincipalCondition {
+  readonly id: string
+  /** Refuses with `precondition_failed` a principal that was changed since. */
+  readonly ifMatch: string | undefined
+}
+
+/**
+ * Changes a principal as it was just read, one change after the other, so that one without `ifMatch` is never
+ * overtaken.
+ */
+export const withLatestPrincipal = <Made>(
+  context: AdminContext,
+  kind: PrincipalKind,
+  { id, ifMatch }: PrincipalCondition,
+  make: (record: PrincipalRecord) => Promise<Made>,
+): Promise<Made> =>
+  serializedByPrincipal(context, kind, id, () =>
+    retryIfOvertaken(async () => {
+      const record = await principalOf(context, kind, id)
+      checkIfMatch(ifMatch, record)
+      return record
+    }, make),
+  )
 
 /** Does the work on one principal after all earlier work on it. */
 export const serializedByPrincipal = <T>(

@@ -168,7 +168,6 @@ export const putRenewedLeaf = operation({
   },
 })
 
-/** GET …/{id}/certificates: those that are honoured, the current one first. */
 export const listCertificates = (kind: PrincipalKind) =>
   readOperation({
     name: `list${kind.noun}Certificates`,
@@ -198,7 +197,6 @@ export const listCertificates = (kind: PrincipalKind) =>
     },
   })
 
-/** DELETE …/{id}/certificates/{thumbprint}: ends one at once, for good; one in its grace, or the current one. */
 export const endCertificate = (kind: PrincipalKind) =>
   emptyOperation({
     name: `end${kind.noun}Certificate`,

@@ -101,7 +101,6 @@ async function keysSeen({ database }: AdminContext, record: PrincipalRecord, at:
   return signedCalls(database, record.principal_ref, record.enrollment_method === 'spiffe' ? null : pinned)
 }
 
-/** GET …/{id}/dpop-jwk: the keys that have signed the newest calls of a principal, registered or not. */
 export const listProofKeys = (kind: PrincipalKind) =>
   readOperation({
     name: `list${kind.noun}ProofKeys`,
@@ -176,7 +175,6 @@ export const adoptDpopKey = (kind: PrincipalKind) =>
     },
   })
 
-/** DELETE …/{id}/dpop-jwk/{jkt}: ends the key before, which is in its grace, at once. */
 export const endDpopKey = (kind: PrincipalKind) =>
   emptyOperation({
     name: `end${kind.noun}DpopKey`,

@@ -356,7 +356,6 @@ const MAX_COUNTED = 10_000
 
 const count = z.int().min(0).max(MAX_COUNTED)
 
-/** Counts callers in service without a registered proof key, by kind. */
 export const countKeylessPrincipals = readOperation({
   name: 'countKeylessPrincipals',
   summary: 'Counts the principals that have registered no proof key.',

@@ -180,7 +180,6 @@ export const createPrincipal = (kind: PrincipalKind) =>
 
 const FIRST_REVISION = 1
 
-/** GET /v1/admin/{agents,users,workloads,operators}/{id} */
 export const getPrincipal = (kind: PrincipalKind) =>
   readOperation({
     name: `get${kind.noun}`,
@@ -192,7 +191,6 @@ export const getPrincipal = (kind: PrincipalKind) =>
     run: async (context, { params: { id } }) => principalResult(kind, await principalOf(context, kind, id)),
   })
 
-/** DELETE …/{id}: takes a principal out of service. Its row is kept. */
 export const deactivate = (kind: PrincipalKind) =>
   emptyOperation({
     name: `deactivate${kind.noun}`,
@@ -210,7 +208,6 @@ export const deactivate = (kind: PrincipalKind) =>
     },
   })
 
-/** POST …/{id}/reactivate */
 export const reactivate = (kind: PrincipalKind) =>
   operation({
     name: `reactivate${kind.noun}`,

@@ -26,9 +26,9 @@ import { certificateThread } from '../operation/certificate-thread.ts'
 import { changeAuthor, commitChange, commitChanges, retryIfOvertaken } from '../operation/change.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { AGENT } from '../operation/kinds.ts'
-import { checkIfMatch, emptyOperation, type OperationResult, operation } from '../operation/operation.ts'
+import { emptyOperation, type OperationResult, operation } from '../operation/operation.ts'
 import { author, idParams, instant, passedOverBlocks, passedOverOf, sha256 } from '../operation/shapes.ts'
-import { graceHours, graceUntil, serializedByPrincipal } from './authority.ts'
+import { graceHours, graceUntil, serializedByPrincipal, withLatestPrincipal } from './authority.ts'
 import { givenPem, trustBundleOf } from './enroll.ts'
 import { withoutAccess } from './principals.ts'
 import { principalByParams, principalOf } from './view.ts'
@@ -67,7 +67,6 @@ const trustedCas = z
 /** The CAs that vouch for an agent, as operations show them. */
 export type TrustedCasView = OperationResult<z.output<typeof trustedCas>>['value']
 
-/** GET /v1/admin/agents/{id}/trusted-cas: the CAs that vouch for an agent, attached ones oldest first. */
 export const listTrustedCas = operation({
   name: 'listAgentTrustedCas',
   demands: 'admin.read',
@@ -116,7 +115,6 @@ export const trustCaForAgent = operation({
     }),
 })
 
-/** DELETE /v1/admin/agents/{id}/trusted-cas/{digest}: holds at the agent's very next call. */
 export const distrustCaForAgent = emptyOperation({
   name: 'distrustCaForAgent',
   demands: 'admin.enroll',
@@ -229,32 +227,26 @@ export const replaceTrustBundle = operation({
       given === null ? { pem: null, passedOver: [] } : await trustBundleOf(given, caller.at)
     const odd = passedOverOf(passedOver)
     const until = graceUntil(context, caller.at, hours)
-    const find = async () => {
-      const record = await principalOf(context, AGENT, id)
-      checkIfMatch(ifMatch, record)
-      return { known: await spiffeAgent(context, record), subject: record.principal_ref }
-    }
-    await serializedByPrincipal(context, AGENT, id, () =>
-      retryIfOvertaken(find, async ({ known, subject }) => {
-        // Until it is read, the one before stays.
-        const bundlePem = follow === undefined ? pem : known.bundlePem
-        if (follow === undefined && pem === null && (await trustedCasOf(database, id)).length === 0)
-          throw conflict('No attached CA vouches for this agent: without its bundle nobody could call as it.')
-        const to = { bundlePem, follows: follow ?? null, until, ...changeAuthor(caller) }
-        const { detail, statement } = await bundleChange(database, { known, subject }, to)
-        await commitChange(context, caller, {
-          action: 'ca.bundle_replaced',
-          detail: { ...detail, ...odd },
-          statements: [statement],
-        })
-      }),
-    )
+    await withLatestPrincipal(context, AGENT, { id, ifMatch }, async (record) => {
+      const known = await spiffeAgent(context, record)
+      const { principal_ref: subject } = record
+      // Until it is read, the one before stays.
+      const bundlePem = follow === undefined ? pem : known.bundlePem
+      if (follow === undefined && pem === null && (await trustedCasOf(database, id)).length === 0)
+        throw conflict('No attached CA vouches for this agent: without its bundle nobody could call as it.')
+      const to = { bundlePem, follows: follow ?? null, until, ...changeAuthor(caller) }
+      const { detail, statement } = await bundleChange(database, known, subject, to)
+      await commitChange(context, caller, {
+        action: 'ca.bundle_replaced',
+        detail: { ...detail, ...odd },
+        statements: [statement],
+      })
+    })
     const { revision } = await principalOf(context, AGENT, id)
     return { value: { ...(await trustedCasView(context, id, caller.at)), ...odd }, revision }
   },
 })
 
-/** DELETE /v1/admin/agents/{id}/trust-bundle/previous: ends the bundles before, which are in their grace. */
 export const endPreviousBundles = emptyOperation({
   name: 'endPreviousBundles',
   demands: 'admin.enroll',
@@ -267,22 +259,17 @@ export const endPreviousBundles = emptyOperation({
   reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
   run: async (context, { params: { id }, ifMatch }, caller) => {
     const { database } = context
-    const find = async () => {
-      const record = await principalOf(context, AGENT, id)
-      checkIfMatch(ifMatch, record)
-      return { known: await spiffeAgent(context, record), subject: record.principal_ref }
-    }
-    await serializedByPrincipal(context, AGENT, id, () =>
-      retryIfOvertaken(find, async ({ known, subject }) => {
-        if (!known.previousBundles().some(([, end]) => caller.at < Date.parse(end)))
-          throw notFound('No earlier bundle of this agent is honoured.')
-        const { bundlePem, follows } = known
-        const to = { bundlePem, follows, until: null, ...changeAuthor(caller) }
-        const { detail, statement } = await bundleChange(database, { known, subject }, to)
-        const change = { action: 'ca.bundle_replaced', detail, statements: [statement] }
-        await commitChange(context, caller, change)
-      }),
-    )
+    await withLatestPrincipal(context, AGENT, { id, ifMatch }, async (record) => {
+      const known = await spiffeAgent(context, record)
+      const { principal_ref: subject } = record
+      if (!known.previousBundles().some(([, end]) => caller.at < Date.parse(end)))
+        throw notFound('No earlier bundle of this agent is honoured.')
+      const { bundlePem, follows } = known
+      const to = { bundlePem, follows, until: null, ...changeAuthor(caller) }
+      const { detail, statement } = await bundleChange(database, known, subject, to)
+      const change = { action: 'ca.bundle_replaced', detail, statements: [statement] }
+      await commitChange(context, caller, change)
+    })
   },
 })
 
@@ -297,7 +284,8 @@ interface BundleState {
 
 async function bundleChange(
   database: AdminContext['database'],
-  { known, subject }: { readonly known: SpiffePrincipal; readonly subject: string },
+  known: SpiffePrincipal,
+  subject: string,
   { bundlePem, follows, until, at, by }: BundleState,
 ) {
   const replaced = known.bundlePem === bundlePem ? null : known.bundlePem
@@ -340,7 +328,7 @@ export async function putFollowedBundle(
     const known = await spiffePrincipal(database, spiffeId)
     if (known?.follows !== name) continue
     const to = { bundlePem: pem, follows: name, until, at }
-    const { detail, statement } = await bundleChange(database, { known, subject: known.principal_ref }, to)
+    const { detail, statement } = await bundleChange(database, known, known.principal_ref, to)
     try {
       const entry = noteEntry({ action: 'ca.bundle_replaced', detail }, at, configDigest)
       await ledger.commit({ statements: [statement], entries: [entry] })

@@ -65,7 +65,6 @@ const page = z.strictObject({
   cursor: listCursor.exactOptional(),
 })
 
-/** GET /v1/admin/proposals: newest first; `?status=` narrows it. */
 const list = readOperation({
   name: 'listProposals',
   summary: 'Lists the changes that are or were waiting for a second operator, newest first.',
@@ -81,7 +80,6 @@ const list = readOperation({
   },
 })
 
-/** GET /v1/admin/proposals/{id} */
 const get = readOperation({
   name: 'getProposal',
   summary: 'Shows the proposal with that id.',
@@ -95,7 +93,6 @@ const get = readOperation({
   },
 })
 
-/** POST …/{id}/decline: also its proposer may, who withdraws it so. */
 const decline = emptyOperation({
   name: 'declineProposal',
   demands: 'admin.read',

@@ -6,13 +6,13 @@ import { clearCandidateSet, setCandidate, setCapabilities } from '../../../db/pr
 import { timestamp } from '../../../db/support/statement.ts'
 import { notFound, Refusal } from '../../../plugins/refusal.ts'
 import { groupsShape, pileViews } from '../conditions/run.ts'
-import { changeAuthor, commitChange, retryIfOvertaken } from '../operation/change.ts'
+import { changeAuthor, commitChange } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import type { PrincipalKind } from '../operation/kinds.ts'
 import type { RehearsalPurpose } from '../operation/ledger-places.ts'
 import { checkIfMatch, emptyOperation, etagOf, operation, readOperation } from '../operation/operation.ts'
 import { callerCapabilities, capabilityToken, idParams, instant } from '../operation/shapes.ts'
-import { changeAuthority, serializedByPrincipal } from '../principals/authority.ts'
+import { changeAuthority, withLatestPrincipal } from '../principals/authority.ts'
 import { PRINCIPAL_SHAPES, principalByParams, principalOf, principalResult } from '../principals/view.ts'
 
 const set = { capabilities: z.array(capabilityToken), since: instant }
@@ -67,7 +67,6 @@ export const showCandidateSet = (kind: PrincipalKind) =>
     },
   })
 
-/** GET …/{id}/candidate: the set, and the changes that it would have made since it is there. */
 export const getCandidate = (kind: PrincipalKind) =>
   readOperation({
     name: `get${kind.noun}Candidate`,
@@ -93,7 +92,6 @@ function demandSeen(ifMatch: string | undefined): void {
   throw new Refusal('precondition_failed', { message })
 }
 
-/** DELETE …/{id}/candidate */
 export const deleteCandidate = (kind: PrincipalKind) =>
   emptyOperation({
     name: `remove${kind.noun}Candidate`,
@@ -199,42 +197,30 @@ function changeCandidate(
   context: AdminContext,
   kind: PrincipalKind,
   caller: AdminCaller,
-  to: {
-    readonly id: string
-    readonly ifMatch: string | undefined
-    readonly capabilities: readonly string[] | null
-  },
+  {
+    capabilities: held,
+    ...found
+  }: Parameters<typeof withLatestPrincipal>[2] & { readonly capabilities: readonly string[] | null },
 ): Promise<void> {
   const { type } = kind
-  const { id, ifMatch, capabilities: held } = to
-  const find = async (): Promise<PrincipalRecord> => {
-    const record = await principalOf(context, kind, id)
-    checkIfMatch(ifMatch, record)
-    if (held === null && !record.candidate) none()
-    return record
-  }
-  return serializedByPrincipal(context, kind, id, () =>
-    retryIfOvertaken(find, ({ principal_ref: subject, revision, candidate }) => {
+  return withLatestPrincipal(
+    context,
+    kind,
+    found,
+    async ({ principal_id: id, principal_ref: subject, revision, candidate }) => {
+      if (held === null && !candidate) none()
       // It names the set: no two have the same.
       const at = Math.max(caller.at, candidate ? Date.parse(candidate.since) + 1 : 0)
-      return commitChange(context, caller, {
+      const change = { type, id, revision, capabilities: held, ...changeAuthor(caller), at }
+      await commitChange(context, caller, {
         action: `${type}.candidate_${held === null ? 'removed' : 'set'}`,
         detail: {
           subject,
           ...(held !== null && { candidate: held, since: timestamp(at) }),
           previous: candidate?.capabilities ?? null,
         },
-        statements: [
-          setCandidate(context.database, {
-            type,
-            id,
-            revision,
-            capabilities: held,
-            ...changeAuthor(caller),
-            at,
-          }),
-        ],
+        statements: [setCandidate(context.database, change)],
       })
-    }),
+    },
   )
 }

@@ -98,7 +98,6 @@ async function rehearseChanges(
   )
 }
 
-/** GET /v1/admin/rehearsals/{id}: the same object again, for 30 days. */
 export const getRehearsal = readOperation({
   name: 'getRehearsal',
   summary: 'Shows a rehearsal again, for 30 days.',

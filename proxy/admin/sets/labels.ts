@@ -4,11 +4,11 @@ import { walkAttached } from '../../../db/principals/sets.ts'
 import { setLabels } from '../../../db/principals/write.ts'
 import { isObject } from '../../../db/support/json.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
-import { changeAuthor, commitChange, retryIfOvertaken } from '../operation/change.ts'
+import { changeAuthor, commitChange } from '../operation/change.ts'
 import { capabilityToGrant, type PrincipalKind } from '../operation/kinds.ts'
-import { checkIfMatch, operation, readOperation } from '../operation/operation.ts'
+import { operation, readOperation } from '../operation/operation.ts'
 import { idParams, LABEL_PATTERN, labelWord } from '../operation/shapes.ts'
-import { serializedByPrincipal } from '../principals/authority.ts'
+import { withLatestPrincipal } from '../principals/authority.ts'
 import { PRINCIPAL_SHAPES, principalByParams, principalOf, principalResult } from '../principals/view.ts'
 
 const MAX_LABELS = 16
@@ -49,13 +49,11 @@ export const putLabels = (kind: PrincipalKind) =>
     example: { labels: { team: 'red' } },
     run: async (context, { params: { id }, body: { labels }, ifMatch }, caller) => {
       const { type } = kind
-      const find = async () => {
-        const record = await principalOf(context, kind, id)
-        checkIfMatch(ifMatch, record)
-        return record
-      }
-      await serializedByPrincipal(context, kind, id, () =>
-        retryIfOvertaken(find, ({ principal_ref: subject, revision, labels: previous }) =>
+      await withLatestPrincipal(
+        context,
+        kind,
+        { id, ifMatch },
+        ({ principal_ref: subject, revision, labels: previous }) =>
           commitChange(context, caller, {
             action: 'labels.replaced',
             detail: {
@@ -66,7 +64,6 @@ export const putLabels = (kind: PrincipalKind) =>
               setLabels(context.database, { type, id, revision, labels, ...changeAuthor(caller) }),
             ],
           }),
-        ),
       )
       return principalResult(kind, await principalOf(context, kind, id))
     },
@@ -84,7 +81,6 @@ const labelCount = z.strictObject({
 
 const MAX_SHOWN = 1_000
 
-/** GET /v1/admin/labels: each label with the number of its principals. */
 export const listLabels = readOperation({
   name: 'listLabels',
   summary: 'Lists the labels, with how many principals have each.',

@@ -50,7 +50,6 @@ export async function capabilitySetOf({ database }: AdminContext, name: string):
   return found
 }
 
-/** GET /v1/admin/sets: by name, with how many were given each and have drifted from it. */
 export const listSets = readOperation({
   name: 'listCapabilitySets',
   summary: 'Lists the named sets of capabilities, with how many principals were given each.',
@@ -69,7 +68,6 @@ export const listSets = readOperation({
   },
 })
 
-/** GET /v1/admin/sets/{name} */
 export const getSet = readOperation({
   name: 'getCapabilitySet',
   summary: 'Shows the named set.',
@@ -124,7 +122,6 @@ export const putSet = operation({
     }),
 })
 
-/** DELETE /v1/admin/sets/{name}: those it was given to keep what they hold. */
 export const deleteSet = emptyOperation({
   name: 'deleteCapabilitySet',
   demands: 'admin.grant',
