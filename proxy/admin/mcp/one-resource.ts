@@ -6,7 +6,7 @@ import { inspectWithin } from '../../mcp/pinning/inspect.ts'
 import { commitChanges, isOvertaken, retryIfOvertaken } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import { checkIfMatch } from '../operation/operation.ts'
-import { mcpResourceDetail } from './view.ts'
+import { mcpResourceDetail, resourceDetail } from './view.ts'
 
 /** The time that an operator waits: a client or a proxy in between would not wait for much longer. ms. */
 const MAX_READ_MS = 30_000
@@ -60,3 +60,15 @@ export const withLatestResource = <Made>(
       return resource
     }, make),
   )
+
+/** The parts that all changes of one MCP server have. */
+export const RESOURCE_CHANGE = {
+  demands: 'admin.tools',
+  object: (context: AdminContext, input: { readonly params: { readonly resource_id: string } }) =>
+    mcpResource(context, input.params.resource_id),
+  output: resourceDetail,
+  conditional: true,
+  revised: true,
+  fromStrangers: true,
+  reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
+} as const

@@ -32,7 +32,13 @@ import {
   reducesRequirements,
   secretFault,
 } from './body.ts'
-import { mcpResource, readAndStoreUpstream, resourceAnswer, withLatestResource } from './one-resource.ts'
+import {
+  mcpResource,
+  RESOURCE_CHANGE,
+  readAndStoreUpstream,
+  resourceAnswer,
+  withLatestResource,
+} from './one-resource.ts'
 import { auditedFields, mcpResourceView, resourceDetail, resourceView } from './view.ts'
 
 type Patch = z.output<typeof mcpResourcePatch>
@@ -111,14 +117,13 @@ export const getMcpResource = readOperation({
  * transaction. A new endpoint or secret is read at once and judged by earlier approvals.
  */
 export const patchMcpResource = operation({
+  ...RESOURCE_CHANGE,
   name: 'updateMcpResource',
-  demands: 'admin.tools',
   action: 'mcp_resource.updated',
   alsoDemands: async (context, { params: { resource_id: id }, body }) => {
     const before = await mcpResource(context, id)
     return reducesRequirements(before, fieldsOfPatch(before, body)) ? [GRANT] : []
   },
-  object: (context, { params: { resource_id: id } }) => mcpResource(context, id),
   summary:
     'Changes some fields of an MCP server. A new endpoint or secret makes the gateway read it at once.',
   takes: { params: resourceParams, body: mcpResourcePatch },
@@ -127,11 +132,6 @@ export const patchMcpResource = operation({
     const demands = Object.fromEntries(DEMANDS.flatMap((name) => (name in body ? [[name, body[name]]] : [])))
     return Object.keys(demands).length > 0 ? [{ resource, ...demands }] : []
   },
-  output: resourceDetail,
-  conditional: true,
-  revised: true,
-  fromStrangers: true,
-  reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
   example: { enabled: false },
   run: async (context, { params: { resource_id: id }, body, ifMatch }, caller) => {
     const changed = await withLatestResource(context, { id, ifMatch }, (before) =>

@@ -13,10 +13,9 @@ import {
 } from '../../mcp/pinning/introduction.ts'
 import { commitChange } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
-import { operation } from '../operation/operation.ts'
+import { operation, type ParsedInput } from '../operation/operation.ts'
 import { resourceParams } from '../operation/shapes.ts'
-import { mcpResource, resourceAnswer, withLatestResource } from './one-resource.ts'
-import { resourceDetail } from './view.ts'
+import { mcpResource, RESOURCE_CHANGE, resourceAnswer, withLatestResource } from './one-resource.ts'
 
 /** The digest that was looked at: an approval without one would approve any definition that waits by then. */
 export const approval = z.strictObject({
@@ -30,17 +29,11 @@ export const approval = z.strictObject({
  * row in the same transaction. Refuses another one with `precondition_failed`.
  */
 export const approveIntroduction = operation({
+  ...RESOURCE_CHANGE,
   name: 'approveMcpServer',
-  demands: 'admin.tools',
   action: 'mcp_resource.updated',
-  object: (context, { params: { resource_id: id } }) => mcpResource(context, id),
-  conditional: true,
   summary: 'Approves what a server says about itself, with its instructions, by the digest that was read.',
   takes: { params: resourceParams, body: approval },
-  output: resourceDetail,
-  revised: true,
-  fromStrangers: true,
-  reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
   run: async (context, { params: { resource_id: id }, body: { digest }, ifMatch }, caller) => {
     await withLatestResource(context, { id, ifMatch }, async (resource) => {
       const { server_facts: facts } = resource
@@ -50,6 +43,8 @@ export const approveIntroduction = operation({
       if (introductionDigest(pending) !== digest) throw new Refusal('precondition_failed')
       const { serverInfo: _, instructions: __, waits: ___, ...others } = facts ?? {}
       const approved = introductionOf(facts)
+      // Read from JSON: nothing else is in them.
+      const stored = { ...(others as JsonObject), ...pending }
       await commitChange(context, caller, {
         action: 'mcp_resource.updated',
         detail: {
@@ -61,50 +56,38 @@ export const approveIntroduction = operation({
             instructions_sha256: instructionsDigest(approved),
           },
         },
-        statements: [
-          // Read from JSON: nothing else is in them.
-          storeServerFacts(
-            context.database,
-            resource,
-            { ...(others as JsonObject), ...pending },
-            caller.actor.id,
-          ),
-        ],
+        statements: [storeServerFacts(context.database, resource, stored, caller.actor.id)],
       })
     })
     return resourceAnswer(context, id)
   },
 })
 
+const toolInput = { params: resourceParams.extend({ tool: z.string() }), body: approval }
+
 /**
  * POST …/{resource_id}/tools/{tool}/approve: pins the waiting definition of that digest, with one audit row
  * in the same transaction. Refuses another one with `precondition_failed`.
  */
 export const approveTool = operation({
+  ...RESOURCE_CHANGE,
   name: 'approveMcpTool',
-  demands: 'admin.tools',
   action: 'mcp_resource.tool_approved',
-  object: (context, { params: { resource_id: id } }) => mcpResource(context, id),
-  conditional: true,
   summary: 'Approves the pending definition of a tool, by the digest that was read.',
-  takes: { params: resourceParams.extend({ tool: z.string() }), body: approval },
+  takes: toolInput,
   gives: async (context, { params: { resource_id: id, tool } }) => ({
     resourceId: (await mcpResource(context, id)).resource_id,
     tool,
   }),
-  output: resourceDetail,
-  revised: true,
-  fromStrangers: true,
-  reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
-  run: async (context, { params, body: { digest }, ifMatch }, caller) => {
-    const { resource_id: id } = params
-    await withLatestResource(context, { id, ifMatch }, async (resource) => {
-      const waiting = await requireWaitingDefinition(context, resource, params.tool)
-      if (digest !== waiting.pending) throw new Refusal('precondition_failed')
-      await approve(context, caller, resource, { tool: params.tool, ...waiting })
-    })
-    return resourceAnswer(context, id)
-  },
+  run: (context, input, caller) =>
+    decideTool(context, caller, input, ({ previous, ...waiting }) => ({
+      action: 'mcp_resource.tool_approved',
+      detail: {
+        ...{ tool: waiting.name, digest: waiting.pendingDigest, previous },
+        pinned: [[waiting.name, waiting.pendingDigest]],
+      },
+      statements: [approveMcpTool(context.database, { ...waiting, at: caller.at })],
+    })),
 })
 
 /**
@@ -112,90 +95,63 @@ export const approveTool = operation({
  * is not wanted. It stays in quarantine, and asks nobody again until it is another one.
  */
 export const rejectTool = operation({
+  ...RESOURCE_CHANGE,
   name: 'rejectMcpTool',
-  demands: 'admin.tools',
   action: 'mcp_resource.updated',
   harmless: true,
-  object: (context, { params: { resource_id: id } }) => mcpResource(context, id),
-  conditional: true,
   summary: 'Rejects the pending definition of a tool, by the digest that was read: it stays in quarantine.',
-  takes: { params: resourceParams.extend({ tool: z.string() }), body: approval },
-  output: resourceDetail,
-  revised: true,
-  fromStrangers: true,
-  reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
-  run: async (context, { params, body: { digest }, ifMatch }, caller) => {
-    const { resource_id: id, tool } = params
-    await withLatestResource(context, { id, ifMatch }, async (resource) => {
-      const { pending, flags } = await requireWaitingDefinition(context, resource, tool)
-      if (digest !== pending) throw new Refusal('precondition_failed')
+  takes: toolInput,
+  run: (context, input, caller) =>
+    decideTool(context, caller, input, (waiting) => {
+      const { name: tool, pendingDigest: digest, flags } = waiting
       if (flags.includes(REJECTED_FLAG))
         throw conflict('This definition is rejected already. Nothing is left to do.')
-      const { database } = context
-      const { resource_id: resourceId, name, revision } = resource
-      await commitChange(context, caller, {
+      return {
         action: 'mcp_resource.updated',
-        detail: {
-          subject: resourceId,
-          ...resourceAuthority(resource, revision + 1),
-          fields: { rejected: { tool, digest } },
-        },
-        tool: `${name}.${tool}`,
-        statements: [
-          raiseMcpRevision(database, resource, 1, caller.actor.id),
-          rejectMcpTool(database, { resourceId, name: tool, pendingDigest: pending, flags }),
-        ],
-      })
-    })
-    return resourceAnswer(context, id)
-  },
+        detail: { fields: { rejected: { tool, digest } } },
+        statements: [rejectMcpTool(context.database, waiting)],
+      }
+    }),
 })
 
-/** Finds the waiting definition of a tool by its digest, and the approved one, if any. */
+/** Changes the state of a definition that waits, as `decide` says of it, with one audit row. */
+async function decideTool(
+  context: AdminContext,
+  caller: AdminCaller,
+  { params, body: { digest }, ifMatch }: ParsedInput<typeof toolInput>,
+  decide: (waiting: WaitingDefinition) => Parameters<typeof commitChange>[2],
+) {
+  const { resource_id: id, tool } = params
+  await withLatestResource(context, { id, ifMatch }, async (resource) => {
+    const waiting = await requireWaitingDefinition(context, resource, tool)
+    if (digest !== waiting.pendingDigest) throw new Refusal('precondition_failed')
+    const { action, detail, statements } = decide(waiting)
+    await commitChange(context, caller, {
+      action,
+      detail: { subject: id, ...resourceAuthority(resource, resource.revision + 1), ...detail },
+      tool: `${resource.name}.${tool}`,
+      statements: [raiseMcpRevision(context.database, resource, 1, caller.actor.id), ...statements],
+    })
+  })
+  return resourceAnswer(context, id)
+}
+
+type WaitingDefinition = Awaited<ReturnType<typeof requireWaitingDefinition>>
+
+/** Finds the waiting definition of a tool, and the digest of the approved one, if any. */
 async function requireWaitingDefinition(
   { database }: AdminContext,
-  { resource_id: id }: McpResource,
+  { resource_id: resourceId }: McpResource,
   name: string,
 ) {
-  const tool = (await listMcpTools(database, id)).find((one) => one.name === name)
+  const tool = (await listMcpTools(database, resourceId)).find((one) => one.name === name)
   if (!tool) throw notFound('This resource has no tool with this name. GET the resource lists its tools.')
-  const { state, pending_digest: pending, digest: previous } = tool
-  if (state === 'gone' || pending === null) {
+  const { state, pending_digest: pendingDigest, digest: previous, flags } = tool
+  if (state === 'gone' || pendingDigest === null)
     throw conflict('No definition of this tool is waiting for approval. Refresh the server to read it again.')
-  }
   if (!tool.pending_is_whole) throw new Refusal('precondition_failed', { message: READ_BEFORE })
-  return { pending, previous, flags: tool.flags }
+  return { resourceId, name, pendingDigest, previous, flags }
 }
 
 const READ_BEFORE =
   'An earlier version of this service read this definition, and its digest leaves members out. Refresh the server, and read it again.'
-
-interface DefinitionApproval {
-  readonly tool: string
-  readonly pending: string
-  readonly previous: string | null
-  readonly flags: readonly string[]
-}
-
-function approve(
-  context: AdminContext,
-  caller: AdminCaller,
-  resource: McpResource,
-  { tool, pending, previous, flags }: DefinitionApproval,
-): Promise<void> {
-  const { database } = context
-  const { resource_id: resourceId, name, revision } = resource
-  return commitChange(context, caller, {
-    action: 'mcp_resource.tool_approved',
-    detail: {
-      subject: resourceId,
-      ...resourceAuthority(resource, revision + 1),
-      ...{ tool, digest: pending, previous, pinned: [[tool, pending]] },
-    },
-    tool: `${name}.${tool}`,
-    statements: [
-      raiseMcpRevision(database, resource, 1, caller.actor.id),
-      approveMcpTool(database, { resourceId, name: tool, pendingDigest: pending, at: caller.at, flags }),
-    ],
-  })
-}
