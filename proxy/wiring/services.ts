@@ -22,7 +22,7 @@ import { adminSecret, hasOperatorSecret } from '../../plugins/secrets/admin-secr
 import { apiKeyCheck } from '../../plugins/secrets/api-key.ts'
 import { FailureThrottle, type MonotonicClock, sharedThrottle } from '../../plugins/secrets/throttle.ts'
 import { strangerLookups } from '../../plugins/strangers-line.ts'
-import { FirstBootSetup, setupGate } from '../admin/keys/setup.ts'
+import { FirstBootSetup, setupGate } from '../admin/keys/secret.ts'
 import { LedgerPlaces, RehearsalPlaces } from '../admin/operation/ledger-places.ts'
 import { KeyedQueue } from '../admin/operation/one-at-a-time.ts'
 import { recognisedSenders, SecretUse } from '../admin/operators/secret-use.ts'

@@ -9,8 +9,17 @@ import { OPERATIONS } from '../../admin/http/operations.ts'
 import { PRINCIPAL_KINDS } from '../../admin/operation/kinds.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
-import { dataTable, EMPTY_HTML, type HtmlFragment, html, pathOf, relativeTime } from '../frame/parts.ts'
-import { actionText, ledgerWord, reasonWords } from '../frame/words.ts'
+import {
+  actionText,
+  dataTable,
+  EMPTY_HTML,
+  type HtmlFragment,
+  html,
+  ledgerWord,
+  pathOf,
+  reasonWords,
+  relativeTime,
+} from '../frame/parts.ts'
 
 /** A call, or a change of administration: its rows of the ledger as one. */
 export interface ActivityCall {

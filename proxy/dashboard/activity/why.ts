@@ -10,14 +10,17 @@ import { escapeHiddenJson } from '../../visible.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import type { DashboardPage } from '../frame/frame.ts'
 import {
+  actionText,
   capabilityTokens,
   copyableCode,
   factList as factsOf,
+  gateLine,
   type HtmlFragment,
   html,
+  ledgerWord,
+  reasonWords,
   relativeTime,
 } from '../frame/parts.ts'
-import { actionText, gateLine, ledgerWord, reasonWords } from '../frame/words.ts'
 import { renderVerdict, rowReason } from './calls.ts'
 
 /** The authority that a decision names (docs/ledger.md#authority). */

@@ -9,8 +9,16 @@ import type { DashboardContext } from '../frame/dashboard.ts'
 import type { DashboardPage } from '../frame/frame.ts'
 import { EMPTY_HTML, type HtmlFragment, hasCapability, html } from '../frame/parts.ts'
 import { endingCas, endingCertificates, keylessCallers, openProposals, ownCa, servers } from './cards.ts'
-import { cardId, deferredCard, notNowForm, plainText } from './not-now.ts'
-import { aboutRefusal, openRefusals, refusalsCard, titleOfRefusal } from './refusals.ts'
+import {
+  aboutRefusal,
+  cardId,
+  deferredCard,
+  notNowForm,
+  openRefusals,
+  plainText,
+  refusalsCard,
+  titleOfRefusal,
+} from './refusals.ts'
 import {
   type AttentionCard,
   editedTexts,

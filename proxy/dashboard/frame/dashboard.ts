@@ -1,5 +1,5 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
-import type { FirstBootSetup } from '../../admin/keys/setup.ts'
+import type { FirstBootSetup } from '../../admin/keys/secret.ts'
 import type { AdministrationContext } from '../../admin/pipeline.ts'
 import type { SignInContext } from '../../operators/signing-in.ts'
 import type { ActivityFollowers } from '../activity/followers.ts'

@@ -4,7 +4,7 @@ import type { AdministrationFacts } from '../../../plugins/operators/operator.ts
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { administerOnRecord } from '../../admin/http/administer.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
-import { readableCode } from '../../admin/keys/setup.ts'
+import { readableCode } from '../../admin/keys/secret.ts'
 import { acceptInvitation, readInvitation } from '../../admin/principals/invitation.ts'
 import type { Reply } from '../../http/reply.ts'
 import type { SubmittedForm } from '../../operators/pages/form.ts'

@@ -2,8 +2,16 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import { type OperationResult, perform } from '../../admin/operation/operation.ts'
 import type { WhatIfVerdict } from '../../admin/principals/what-if.ts'
 import type { DashboardPage } from '../frame/frame.ts'
-import { capabilityTokens, EMPTY_HTML, type HtmlFragment, html, pathOf, problemList } from '../frame/parts.ts'
-import { gateLine, reasonWords } from '../frame/words.ts'
+import {
+  capabilityTokens,
+  EMPTY_HTML,
+  gateLine,
+  type HtmlFragment,
+  html,
+  pathOf,
+  problemList,
+  reasonWords,
+} from '../frame/parts.ts'
 import { type CallerPlural, PRINCIPAL_PAGES, readPrincipalDetail } from './kinds.ts'
 
 /** Asks for a model or a tool: the card of a principal's page, and the head of the answer's. */

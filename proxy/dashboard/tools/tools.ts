@@ -1,6 +1,6 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
-import { listBoundPrincipals } from '../../admin/mcp/grid.ts'
+import { listBoundPrincipals } from '../../admin/mcp/bindings.ts'
 import { PRINCIPAL_KINDS } from '../../admin/operation/kinds.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import { type FormSubmission, formHandler } from '../frame/acting.ts'
