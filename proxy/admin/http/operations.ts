@@ -1,50 +1,24 @@
 import { exportAudit, listAudit, showHead, verifyAudit, verifyAuditWithProgress } from '../audit/audit.ts'
 import { packEvidence, reviewAudit, showLog } from '../audit/evidence.ts'
-import {
-  cancelRotation,
-  finishRotation,
-  issueByNextCa,
-  prepareCa,
-  showRotation,
-} from '../authority/rotation.ts'
+import * as rotation from '../authority/rotation.ts'
 import { attachCas, detachCaByDigest, listCas } from '../keys/cas.ts'
 import { setOrganisation, showOrganisation } from '../keys/organisation.ts'
 import { disableSecret, enableSecretAgain, rotateSecret, showSecret } from '../keys/secret.ts'
 import { rotateAuditKey, rotateTokenSigningKey } from '../keys/signing-key.ts'
 import { bindPrincipal, getBinding, listBindings, revokeBinding } from '../mcp/bindings.ts'
-import {
-  createMcpResource,
-  getMcpResource,
-  listAllMcpResources,
-  patchMcpResource,
-  refreshMcpResource,
-  removeMcpResource,
-} from '../mcp/resources.ts'
+import * as resources from '../mcp/resources.ts'
 import { approveIntroduction, approveTool, rejectTool } from '../mcp/tools.ts'
 import { AGENT, OPERATOR, type PrincipalKind, USER, WORKLOAD } from '../operation/kinds.ts'
 import type { InputSchemas, Operation } from '../operation/operation.ts'
 import { endAdminSession, listAdminSessions, showSession } from '../operators/sessions.ts'
 import { listCapabilities, patchCapabilities, setCapabilitiesInForm } from '../principals/capabilities.ts'
-import {
-  certifyRequest,
-  endCertificate,
-  listCertificates,
-  putRenewedLeaf,
-  rotateCertificate,
-} from '../principals/certificates.ts'
+import * as certificates from '../principals/certificates.ts'
 import { adoptDpopKey, endDpopKey, listProofKeys, registerDpopJwk } from '../principals/dpop-jwk.ts'
 import { enrollByocaAgent, enrollSpiffeAgent, mintAgent } from '../principals/enroll.ts'
 import { inviteOperator } from '../principals/invitation.ts'
 import { listAgents, listPrincipalsOf } from '../principals/list.ts'
 import { createPrincipal, deactivate, erase, getPrincipal, reactivate } from '../principals/principals.ts'
-import {
-  distrustCaForAgent,
-  endPreviousBundles,
-  listTrustedCas,
-  replaceTrustBundle,
-  trustCaForAgent,
-  trustReplacementCa,
-} from '../principals/trusted-cas.ts'
+import * as trust from '../principals/trusted-cas.ts'
 import { whatIf } from '../principals/what-if.ts'
 import { proposalOperations } from '../proposals/operations.ts'
 import { listProviders, tryProvider } from '../providers/providers.ts'
@@ -65,10 +39,10 @@ const principalOperations = (kind: PrincipalKind) => ({
   setDpopKey: registerDpopJwk(kind),
   endDpopKey: endDpopKey(kind),
   setLabels: putLabels(kind),
-  certify: certifyRequest(kind),
-  rotateCertificate: rotateCertificate(kind),
-  listCertificates: listCertificates(kind),
-  endCertificate: endCertificate(kind),
+  certify: certificates.certifyRequest(kind),
+  rotateCertificate: certificates.rotateCertificate(kind),
+  listCertificates: certificates.listCertificates(kind),
+  endCertificate: certificates.endCertificate(kind),
 })
 
 const callerOperations = (kind: PrincipalKind) => ({
@@ -93,13 +67,13 @@ const DIRECT = {
     create: mintAgent,
     enrollByoca: enrollByocaAgent,
     enrollSpiffe: enrollSpiffeAgent,
-    putRenewedLeaf,
-    listTrustedCas,
-    trustCa: trustCaForAgent,
-    trustCaAs: trustReplacementCa,
-    distrustCa: distrustCaForAgent,
-    replaceTrustBundle,
-    endPreviousBundles,
+    putRenewedLeaf: certificates.putRenewedLeaf,
+    listTrustedCas: trust.listTrustedCas,
+    trustCa: trust.trustCaForAgent,
+    trustCaAs: trust.trustReplacementCa,
+    distrustCa: trust.distrustCaForAgent,
+    replaceTrustBundle: trust.replaceTrustBundle,
+    endPreviousBundles: trust.endPreviousBundles,
   },
   users: {
     ...callerOperations(USER),
@@ -121,12 +95,12 @@ const DIRECT = {
   sets: { list: listSets, get: getSet, put: putSet, delete: deleteSet },
   labels: { list: listLabels },
   mcpResources: {
-    create: createMcpResource,
-    list: listAllMcpResources,
-    get: getMcpResource,
-    update: patchMcpResource,
-    delete: removeMcpResource,
-    refresh: refreshMcpResource,
+    create: resources.createMcpResource,
+    list: resources.listAllMcpResources,
+    get: resources.getMcpResource,
+    update: resources.patchMcpResource,
+    delete: resources.removeMcpResource,
+    refresh: resources.refreshMcpResource,
     approveTool,
     rejectTool,
     approveIntroduction,
@@ -135,11 +109,11 @@ const DIRECT = {
   providers: { list: listProviders, try: tryProvider },
   cas: { attach: attachCas, list: listCas, detach: detachCaByDigest },
   caRotation: {
-    show: showRotation,
-    prepare: prepareCa,
-    issue: issueByNextCa,
-    finish: finishRotation,
-    cancel: cancelRotation,
+    show: rotation.showRotation,
+    prepare: rotation.prepareCa,
+    issue: rotation.issueByNextCa,
+    finish: rotation.finishRotation,
+    cancel: rotation.cancelRotation,
   },
   keys: { rotateSigningKey: rotateTokenSigningKey, rotateAuditKey },
   organisation: { show: showOrganisation, set: setOrganisation },

@@ -149,15 +149,6 @@ export const detachCaByDigest = emptyOperation({
 })
 
 const attachedCaView = (
-  { digest, kind, subject, not_after, attached_at, ca_pem }: AttachedCa,
+  ca: AttachedCa,
   { agents, alone }: Pick<CaReliance, 'agents' | 'alone'> = { agents: 0, alone: 0 },
-) => ({
-  digest,
-  kind,
-  subject,
-  not_after,
-  attached_at,
-  ca_pem,
-  agents,
-  agents_alone: alone,
-})
+) => ({ ...ca, agents, agents_alone: alone })

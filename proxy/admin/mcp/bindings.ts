@@ -245,23 +245,12 @@ const detailOf = (
   resource: binding.resource_name,
 })
 
-const bindingView = ({
-  binding_id,
-  principal_id,
-  principal_type,
-  resource_id,
-  resource_name,
-  created_at,
-  created_by,
-}: NamedMcpBinding) => ({
+const bindingView = ({ binding_id, principal_id, principal_type, ...rest }: NamedMcpBinding) => ({
   binding_id,
   agent_id: principal_id,
   // Nobody else is ever bound.
   principal_type: principal_type as (typeof TYPES)[number],
-  resource_id,
-  resource_name,
-  created_at,
-  created_by,
+  ...rest,
   // It is made and revoked, and never anything in between.
-  changed_by: created_by,
+  changed_by: rest.created_by,
 })

@@ -129,17 +129,24 @@ export function fieldsOfPatch(
   const kept =
     patch.auth_type === 'none' && patch.auth_secret_ref === undefined ? null : merged.auth_secret_ref
   return {
-    name: merged.name,
-    description: merged.description,
-    endpoint_url: merged.endpoint_url,
-    auth_type: merged.auth_type,
+    ...pickFields(merged as McpResourceFields, RESOURCE_FIELDS),
     auth_secret_ref: kept,
-    required_capability: merged.required_capability,
     allowed_domains: merged.allowed_domains ?? [],
-    enabled: merged.enabled,
     tool_capabilities: merged.tool_capabilities ?? {},
   }
 }
+
+export type McpResourceField = keyof McpResourceFields
+
+// Proven by the type of fieldsOfNew: a registration has them all.
+export const RESOURCE_FIELDS = Object.keys(newMcpResource.shape) as readonly McpResourceField[]
+
+export const pickFields = <Name extends McpResourceField>(
+  fields: McpResourceFields,
+  names: readonly Name[],
+): Pick<McpResourceFields, Name> =>
+  // Proven by the names.
+  Object.fromEntries(names.map((name) => [name, fields[name]])) as Pick<McpResourceFields, Name>
 
 /** Faults between fields that are each well-formed. Does NOT look at other resources. */
 export function faultsBetween({

@@ -27,8 +27,11 @@ import {
   faultsBetween,
   fieldsOfNew,
   fieldsOfPatch,
+  type McpResourceField,
   mcpResourcePatch,
   newMcpResource,
+  pickFields,
+  RESOURCE_FIELDS,
   reducesRequirements,
   secretFault,
 } from './body.ts'
@@ -151,7 +154,7 @@ async function replace(
   caller: AdminCaller,
   before: McpResource,
   patch: Patch,
-): Promise<readonly Field[]> {
+): Promise<readonly McpResourceField[]> {
   const { database } = context
   const { resource_id: id } = before
   const fields = fieldsOfPatch(before, patch)
@@ -192,34 +195,17 @@ const GRANT: AdminCapability = 'admin.grant'
 /** The fields that say who may call what. */
 const DEMANDS = ['required_capability', 'tool_capabilities', 'enabled'] as const
 
-type Field = keyof McpResourceFields
-
 /** The fields that decide who answers, and as whom it is patch. */
-const READ_AGAIN: readonly Field[] = ['endpoint_url', 'auth_type', 'auth_secret_ref']
+const READ_AGAIN: readonly McpResourceField[] = ['endpoint_url', 'auth_type', 'auth_secret_ref']
 
-const FIELDS: readonly Field[] = [
-  'name',
-  'description',
-  'endpoint_url',
-  'auth_type',
-  'auth_secret_ref',
-  'required_capability',
-  'allowed_domains',
-  'enabled',
-  'tool_capabilities',
-]
-
-const changedOf = (before: McpResourceFields, after: McpResourceFields): readonly Field[] =>
-  FIELDS.filter((field) => !isDeepStrictEqual(entriesOf(before[field]), entriesOf(after[field])))
+const changedOf = (before: McpResourceFields, after: McpResourceFields): readonly McpResourceField[] =>
+  RESOURCE_FIELDS.filter((field) => !isDeepStrictEqual(entriesOf(before[field]), entriesOf(after[field])))
 
 // The order of names says nothing, and neither does a prototype.
-const entriesOf = (value: McpResourceFields[Field]): unknown =>
+const entriesOf = (value: McpResourceFields[McpResourceField]): unknown =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
     ? new Map(Object.entries(value))
     : value
-
-const pickFields = (fields: McpResourceFields, names: readonly Field[]): Partial<McpResourceFields> =>
-  Object.fromEntries(names.map((name) => [name, fields[name]]))
 
 export const removeMcpResource = emptyOperation({
   name: 'deleteMcpResource',

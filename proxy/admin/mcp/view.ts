@@ -123,37 +123,15 @@ async function toolViews<More>(
   return views
 }
 
-const fieldsOf = (resource: McpResource) => ({
-  ...skippedOf(resource),
-  resource_id: resource.resource_id,
-  name: resource.name,
-  description: resource.description,
-  endpoint_url: resource.endpoint_url,
-  auth_type: resource.auth_type,
-  auth_secret_ref: resource.auth_secret_ref,
-  required_capability: resource.required_capability,
-  allowed_domains: resource.allowed_domains,
-  enabled: resource.enabled,
-  tool_capabilities: resource.tool_capabilities,
-  era: resource.era,
-  protocol_version: resource.protocol_version,
-  last_read_at: resource.last_read_at,
-  last_error: resource.last_error,
-  created_at: resource.created_at,
-  updated_at: resource.updated_at,
-  pending_server_digest: pendingDigestOf(resource),
-  created_by: resource.created_by,
-  changed_by: resource.changed_by,
-})
-
-function skippedOf({ server_facts: facts }: McpResource) {
+/** The fields of a resource, and what waits of the server's own words. The revision is the ETag. */
+const fieldsOf = ({ revision: _, server_facts: facts, ...fields }: McpResource) => {
   const { count, tools } = skippedIn(facts)
-  return { skipped_count: count, skipped_tools: tools }
-}
-
-function pendingDigestOf({ server_facts: facts }: McpResource): string | null {
   const pending = pendingIntroduction(facts)
-  return pending && introductionDigest(pending)
+  return {
+    ...{ skipped_count: count, skipped_tools: tools },
+    ...fields,
+    pending_server_digest: pending && introductionDigest(pending),
+  }
 }
 
 /**
