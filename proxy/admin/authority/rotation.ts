@@ -9,6 +9,7 @@ import {
 } from '../../../certs/authority/rotation.ts'
 import { firstCertificateOf } from '../../../certs/x509/x509.ts'
 import { type CertificateHolder, certificateHolders, settleIssuers } from '../../../db/principals/issuers.ts'
+import type { AuditNote } from '../../../plugins/audit/entries.ts'
 import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
 import { conflict, Refusal } from '../../../plugins/refusal.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
@@ -160,8 +161,6 @@ export const issueByNextCa = operation({
   },
 })
 
-const LEAVING = { query: z.object({ dry_run: dryRun }) } as const
-
 /** Active principals whose current certificate ends with a CA. */
 const lockedOut = (of: readonly CertificateHolder[]): readonly CertificateHolder[] =>
   of.filter(({ is_active: isActive, is_current: isCurrent }) => isActive && isCurrent)
@@ -196,38 +195,25 @@ const asDeactivations = (of: readonly CertificateHolder[]): readonly RehearsalCh
  * with `ca_relied_on`, which names them, while active principals hold one and no newer one, unless it is forced.
  */
 export const finishRotation = operation({
-  ...STEP,
+  ...endingIn('issuing'),
   name: 'finishCaRotation',
   action: 'ca.rotation_finished',
   summary: 'Ends the CA before, with all certificates of it. Its keys are destroyed.',
-  takes: LEAVING,
-  reasons: [...STEP.reasons, 'ca_relied_on', 'last_owner'],
-  alsoDemands: (context, input) => requiredForEnd(context, input, 'issuing'),
-  rehearses: (context, input) => rehearsedEnd(context, input, 'issuing'),
-  preview: (context, { ifMatch }, caller) => previewEnd(context, ifMatch, caller, 'issuing'),
   run: (context, { ifMatch, forced }, caller) =>
     endOtherCa(context, caller, { phase: 'issuing', action: 'ca.rotation_finished', ifMatch, forced }),
 })
 
 export const cancelRotation = operation({
-  ...STEP,
+  ...endingIn('prepared'),
   name: 'cancelCaRotation',
   action: 'ca.rotation_cancelled',
   summary:
     'Takes the last step of a replacement back: the CA before issues again, or the next one is dropped.',
-  takes: LEAVING,
-  reasons: [...STEP.reasons, 'ca_relied_on', 'last_owner'],
-  alsoDemands: (context, input) => requiredForEnd(context, input, 'prepared'),
-  rehearses: (context, input) => rehearsedEnd(context, input, 'prepared'),
-  preview: (context, { ifMatch }, caller) => previewEnd(context, ifMatch, caller, 'prepared'),
   run: async (context, { ifMatch, forced }, caller) => {
     const before = await readCas(context, ifMatch)
     if (before.stored.rotation?.phase !== 'issuing')
       return endOtherCa(context, caller, {
-        phase: 'prepared',
-        action: 'ca.rotation_cancelled',
-        ifMatch,
-        forced,
+        ...{ phase: 'prepared', action: 'ca.rotation_cancelled', ifMatch, forced },
       })
     const next = swapRotation(before.stored, caller.at)
     await step(context, caller, before, next, {
@@ -237,6 +223,20 @@ export const cancelRotation = operation({
     return rotationResult(context, caller.at)
   },
 })
+
+/** The parts of a step that ends a CA with its certificates. */
+function endingIn(phase: RotationPhase) {
+  type EndInput = { readonly ifMatch?: string | undefined; readonly forced?: string | undefined }
+  return {
+    ...STEP,
+    takes: { query: z.object({ dry_run: dryRun }) },
+    reasons: [...STEP.reasons, 'ca_relied_on', 'last_owner'] as const,
+    alsoDemands: (context: AdminContext, input: EndInput) => requiredForEnd(context, input, phase),
+    rehearses: (context: AdminContext, input: EndInput) => rehearsedEnd(context, input, phase),
+    preview: (context: AdminContext, { ifMatch }: EndInput, caller: AdminCaller) =>
+      previewEnd(context, ifMatch, caller, phase),
+  }
+}
 
 interface CaEnd {
   /** The phase that the CA beside the issuing one ends in. */
@@ -317,28 +317,14 @@ async function previewEnd(
   // To take the CA before back locks nobody out.
   if (phase === 'issuing' || !before.stored.rotation) checkPhase(before.stored, phase)
   const changes = asDeactivations(await holdersOf(context, before, phase, caller.at))
-  const rehearsal =
-    changes.length === 0
-      ? {}
-      : {
-          rehearsal: await runRehearsal(
-            context,
-            caller,
-            await resolveChanges(context, changes),
-            windowOf(caller.at),
-          ),
-        }
   const { value, revision } = await rotationResult(context, caller.at)
-  return { value: { ...value, ...rehearsal }, revision }
+  if (changes.length === 0) return { value, revision }
+  const resolved = await resolveChanges(context, changes)
+  const rehearsal = await runRehearsal(context, caller, resolved, windowOf(caller.at))
+  return { value: { ...value, rehearsal }, revision }
 }
 
-interface CaStep {
-  readonly action: string
-  readonly detail: Parameters<typeof commitChanges>[2]['notes'][number]['detail']
-  readonly statements?: Parameters<typeof commitChanges>[2]['statements']
-  readonly notes?: Parameters<typeof commitChanges>[2]['notes']
-  readonly assertions?: Parameters<typeof commitChanges>[2]['assertions']
-}
+type CaStep = AuditNote & Partial<Parameters<typeof commitChanges>[2]>
 
 /** Stores a step with its rows, in one transaction, and has all processes take it. */
 async function step(

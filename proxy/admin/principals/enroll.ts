@@ -47,19 +47,15 @@ const common = {
   capabilities: callerCapabilities.default([]),
   federated: z.boolean().default(false),
 }
-const minted = z.strictObject({ ...common, dpop_jwk: dpopPublicJwk.optional() })
-const byoca = z.strictObject({
-  ...common,
-  cert_pem: givenPem,
-  private_key_pem: givenPem,
-  dpop_jwk: dpopPublicJwk.optional(),
-})
+const dpop = { dpop_jwk: dpopPublicJwk.optional() }
+const minted = z.strictObject({ ...common, ...dpop })
+const byoca = z.strictObject({ ...common, cert_pem: givenPem, private_key_pem: givenPem, ...dpop })
 const spiffe = z.strictObject({
   ...common,
   svid_pem: givenPem,
   svid_key_pem: givenPem,
   trust_bundle_pem: givenPem.optional(),
-  dpop_jwk: dpopPublicJwk.optional(),
+  ...dpop,
 })
 
 /** Returns the demand of an enrollment whose set opens anything. */
@@ -67,8 +63,6 @@ const requiredForGrant = (
   _context: AdminContext,
   { body }: { readonly body: { readonly capabilities: readonly string[] } },
 ): readonly AdminCapability[] => (body.capabilities.length > 0 ? [capabilityToGrant(AGENT)] : [])
-
-const ENROLL_EMPTY = 'Enroll it with an empty set, and grant its capabilities afterwards.'
 
 /** An enrollment's effect on authority. */
 const enrollmentEffect = (
@@ -82,27 +76,28 @@ const enrollmentEffect = (
   },
 })
 
-/**
- * POST /v1/admin/agents: mints a certificate and shows its key this once (spec §4.1). The service keeps no
- * copy of it.
- */
-export const mintAgent = operation({
-  name: 'createAgent',
+const ENROLLMENT = {
   demands: 'admin.enroll',
-  action: 'agent.created',
   alsoDemands: requiredForGrant,
-  cannotWait: ENROLL_EMPTY,
+  cannotWait: 'Enroll it with an empty set, and grant its capabilities afterwards.',
+  gives: enrollmentEffect,
+  status: 201,
+  revised: true,
+} as const
+
+/** POST /v1/admin/agents (spec §4.1). The service keeps no copy of the key. */
+export const mintAgent = operation({
+  ...ENROLLMENT,
+  name: 'createAgent',
+  action: 'agent.created',
   summary: 'Enrolls an agent and makes its certificate. The private key is shown only this once.',
   takes: { body: minted },
-  gives: enrollmentEffect,
   output: withName(AGENT, {
     ...PRINCIPAL_MEMBERS,
     cert_pem: shownPem,
     cert_chain_pem: shownPem,
     private_key_pem: shownPem,
   }),
-  status: 201,
-  revised: true,
   reasons: ['conflict', 'precondition_failed', 'audit_unavailable'],
   example: { agent_name: 'daily-report', capabilities: ['llm.chat'] },
   run: async (context, { body }, caller) => {
@@ -125,23 +120,15 @@ export const mintAgent = operation({
   },
 })
 
-/**
- * POST /v1/admin/agents/enroll/byoca: pins a certificate of the organisation's own CA (spec §5.3), and shows
- * an API key, this once.
- */
+/** POST /v1/admin/agents/enroll/byoca (spec §5.3). */
 export const enrollByocaAgent = operation({
+  ...ENROLLMENT,
   name: 'enrollAgentByoca',
-  demands: 'admin.enroll',
   action: 'agent.enrolled_byoca',
-  alsoDemands: requiredForGrant,
-  cannotWait: ENROLL_EMPTY,
   summary:
     "Enrolls an agent with a certificate of the organisation's own CA. The API key is shown only this once.",
   takes: { body: byoca },
-  gives: enrollmentEffect,
   output: withName(AGENT, { ...PRINCIPAL_MEMBERS, api_key: z.string() }),
-  status: 201,
-  revised: true,
   reasons: ['conflict', 'precondition_failed', 'audit_unavailable', ...CERTIFICATE_REASONS],
   run: async (context, { body }, caller) => {
     const enrolling = {
@@ -154,34 +141,21 @@ export const enrollByocaAgent = operation({
     }
     const certificate = await certificateThread.ask('checkByoca', enrolling)
     const { apiKey, digest, statements } = await newApiKey(context, caller, body.agent_name)
-    const enrollment = {
-      ...body,
-      certificate,
-      method: 'byoca',
-      trust: { api_key: digest },
-      statements,
-    } as const
+    const trust = { api_key: digest }
+    const enrollment = { ...body, certificate, method: 'byoca', trust, statements } as const
     const { value, revision } = principalResult(AGENT, await enroll(context, caller, enrollment))
     return { value: { ...value, api_key: apiKey }, revision }
   },
 })
 
-/**
- * POST /v1/admin/agents/enroll/spiffe: an SVID under the given or the attached bundle; it may rotate
- * (docs/protocol.md#principals).
- */
+/** POST /v1/admin/agents/enroll/spiffe: its SVID may rotate (docs/protocol.md#principals). */
 export const enrollSpiffeAgent = operation({
+  ...ENROLLMENT,
   name: 'enrollAgentSpiffe',
-  demands: 'admin.enroll',
   action: 'agent.enrolled_spiffe',
-  alsoDemands: requiredForGrant,
-  cannotWait: ENROLL_EMPTY,
   summary: 'Enrolls an agent with a SPIFFE SVID, under the given bundle or the attached ones.',
   takes: { body: spiffe },
-  gives: enrollmentEffect,
   output: withName(AGENT, { ...PRINCIPAL_MEMBERS, passed_over: passedOverBlocks }),
-  status: 201,
-  revised: true,
   reasons: ['conflict', 'precondition_failed', 'audit_unavailable', ...CERTIFICATE_REASONS],
   run: async (context, { body }, caller) => {
     const { pem: bundle, passedOver } =
@@ -211,12 +185,7 @@ export const enrollSpiffeAgent = operation({
   },
 })
 
-interface NewAgentEnrollment {
-  readonly agent_name: string
-  readonly display_name?: string | null | undefined
-  readonly capabilities: readonly string[]
-  readonly federated: boolean
-  readonly dpop_jwk?: z.output<typeof dpopPublicJwk> | undefined
+interface NewAgentEnrollment extends Readonly<z.output<typeof minted>> {
   readonly certificate: Pick<EnrolledCertificate, 'thumbprint' | 'notBefore' | 'notAfter' | 'spiffeId'> & {
     /** The digest of our CA; absent: another CA has issued it. */
     readonly issuer?: string
