@@ -74,10 +74,7 @@ export function createHandlers(
   const { database, authority } = dataDirectory
   const mcpUpstream = services.mcp.upstream(configuration.mcp)
   const recorders = recordersOf(services, configuration)
-  const context = {
-    ...adminContext(services, configuration, mcpUpstream, recorders.calls),
-    whatIf,
-  }
+  const context = { ...adminContext(services, configuration, mcpUpstream, recorders.calls), whatIf }
   const admin: AdministrationContext = { ...context, change: change(context) }
   const signIn = signInContext(services, configuration, admin)
   const proofRequired = configuration.dpopMode === 'required'
@@ -244,20 +241,12 @@ const standingView = ({ answeringSince, failingSince, problem, hour, day }: Prov
   last_day: spanView(day),
 })
 
-const spanView = ({
-  p50Ms,
-  p99Ms,
-  firstByteP50Ms,
-  firstByteP99Ms,
-  tokens,
-  ...counts
-}: ProviderStanding['hour']) => ({
-  ...counts,
-  tokens: { ...tokens },
-  p50_ms: p50Ms,
-  p99_ms: p99Ms,
-  first_byte_p50_ms: firstByteP50Ms,
-  first_byte_p99_ms: firstByteP99Ms,
+const spanView = ({ calls, errors, tokens, ...span }: ProviderStanding['hour']) => ({
+  ...{ calls, errors, tokens: { ...tokens } },
+  p50_ms: span.p50Ms,
+  p99_ms: span.p99Ms,
+  first_byte_p50_ms: span.firstByteP50Ms,
+  first_byte_p99_ms: span.firstByteP99Ms,
 })
 
 function adminContext(
@@ -266,21 +255,8 @@ function adminContext(
   upstream: McpUpstream,
   recorder: CallRecorder,
 ): Omit<AdminContext, 'whatIf'> {
-  const {
-    dataDirectory,
-    ledger,
-    clock,
-    keys,
-    logKeys,
-    subjectKeys,
-    oneAtATime,
-    rehearsalPlaces,
-    ledgerPlaces,
-    sealing,
-    editedTexts,
-    followAuthority,
-    bundleStandings,
-  } = services
+  const { dataDirectory, ledger, clock, keys, logKeys, followAuthority, bundleStandings } = services
+  const { subjectKeys, oneAtATime, rehearsalPlaces, ledgerPlaces, sealing, editedTexts } = services
   const { database, authority, names, settings } = dataDirectory
   return {
     hasEnvironmentSecret: settings.adminSecret !== null,
@@ -327,19 +303,12 @@ function adminContext(
 }
 
 function signInContext(
-  {
-    plugins,
-    subjectKeys,
-    anonymous,
-    summaries,
-    logs,
-    monotonic,
-    signInThrottles,
-    identityProviderNames: { resolve },
-  }: GatewayServices,
+  services: GatewayServices,
   { operators }: Configuration,
   context: AdminContext,
 ): SignInContext {
+  const { plugins, subjectKeys, anonymous, summaries, logs, monotonic, signInThrottles } = services
+  const { resolve } = services.identityProviderNames
   return {
     context,
     sessions: plugins.sessions,

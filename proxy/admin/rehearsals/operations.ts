@@ -4,34 +4,13 @@ import { findRehearsal } from '../../../db/rehearsal/store.ts'
 import { notFound } from '../../../plugins/refusal.ts'
 import { type Rehearsal, recordRehearsal } from '../conditions/rehearsed.ts'
 import { resolveChanges } from '../conditions/resolve.ts'
-import {
-  DEFAULT_WINDOW_MS,
-  instantInput,
-  previewShape,
-  rehearsalShape,
-  runRehearsal,
-  windowOf,
-} from '../conditions/run.ts'
+import { DEFAULT_WINDOW_MS, instantInput, rehearsalShape, runRehearsal, windowOf } from '../conditions/run.ts'
 import { rehearsalChanges } from '../operation/changes.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import { ndjsonWithProgress } from '../operation/in-lines.ts'
 import { type InputSchemas, operation, readOperation } from '../operation/operation.ts'
 import { idParams } from '../operation/shapes.ts'
 import { bulkChanges, bulkRehearsal, demandedForBulk } from '../sets/bulk.ts'
-
-/** The effect of changes on the calls of the last 30 days. Records nothing. */
-export const previewChanges = readOperation({
-  name: 'previewChanges',
-  demands: 'admin.grant',
-  summary: 'Says what changes of authority would have done, and records nothing.',
-  takes: { body: z.strictObject({ changes: rehearsalChanges }) },
-  output: previewShape,
-  reasons: ['overloaded'],
-  run: async (context, { body }, caller) => {
-    const resolved = await resolveChanges(context, body.changes)
-    return { value: await runRehearsal(context, caller, resolved, windowOf(caller.at)) }
-  },
-})
 
 const rehearsalBody = z.strictObject({
   changes: rehearsalChanges,

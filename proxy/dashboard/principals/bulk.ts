@@ -1,9 +1,8 @@
 import { isObject } from '../../../db/support/json.ts'
 import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
-import type { ChangePreview } from '../../admin/conditions/run.ts'
 import { administerOnRecord } from '../../admin/http/administer.ts'
-import { OPERATIONS } from '../../admin/http/operations.ts'
-import type { OperationResult, RawInput } from '../../admin/operation/operation.ts'
+import type { OPERATIONS } from '../../admin/http/operations.ts'
+import type { RawInput } from '../../admin/operation/operation.ts'
 import type { Reply } from '../../http/reply.ts'
 import type { SubmittedForm } from '../../operators/pages/form.ts'
 import { seeOther } from '../../operators/pages/page.ts'
@@ -22,7 +21,8 @@ import {
   pathOf,
   problemList,
 } from '../frame/parts.ts'
-import { buttonOf, rehearsalOf } from '../rehearsed/rehearsal.ts'
+import { recordRequiredRehearsal } from '../rehearsed/acting-rehearsed.ts'
+import { buttonOf, type ChangePreviewView, rehearsalOf } from '../rehearsed/rehearsal.ts'
 import { typedTokens } from './capabilities-card.ts'
 import { type CallerPlural, PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 
@@ -72,25 +72,13 @@ export const changeFoundForm =
     try {
       const forced = facts.form.get('force_reason')
       const bulk = { ...change, type: CALLER_TYPES[plural] }
-      const rehearsed =
-        context.requireRehearsal === 'never'
-          ? null
-          : await administerOnRecord(
-              OPERATIONS.rehearsals.create,
-              context,
-              { body: { changes: [], bulk } },
-              facts,
-            )
-      const done = await administerOnRecord(
-        operations.changeFound,
-        context,
-        {
-          ...{ query: {}, body: { ...change, etags } },
-          ...(forced && { forced }),
-          ...(rehearsed && 'value' in rehearsed && { ifRehearsed: rehearsed.value.id }),
-        },
-        facts,
-      )
+      const rehearsal = await recordRequiredRehearsal(dashboard, { changes: [], bulk }, facts)
+      const asked = {
+        ...{ query: {}, body: { ...change, etags } },
+        ...(forced && { forced }),
+        ...(rehearsal && { ifRehearsed: rehearsal }),
+      }
+      const done = await administerOnRecord(operations.changeFound, context, asked, facts)
       const notice = 'proposed' in done ? 'proposed' : 'updated'
       return seeOther(`/proxy/${plural}?${new URLSearchParams({ q: change.q, notice }).toString()}`)
     } catch (error) {
@@ -115,7 +103,7 @@ async function showBulk(
   const asked = { query: { dry_run: 'true' as const }, body: change }
   const done = await administerOnRecord(operations.changeFound, dashboard.context, asked, facts)
   // Proven by `dry_run`: nothing waits, and there is a preview.
-  const { value } = done as OperationResult<BulkResult>
+  const { value } = done as { readonly value: BulkResult }
   const { found, changed, principals, etags, rehearsal } = value
   const { form, path, session, at } = facts
   const kept = ['q', 'how', 'what'].reduce(
@@ -145,16 +133,8 @@ ${changed > MAX_SHOWN && html`<p class="faint">and ${String(changed - MAX_SHOWN)
   })
 }
 
-interface BulkResult {
-  readonly found: number
-  readonly changed: number
-  readonly principals: readonly {
-    readonly principal_id: string
-    readonly previous: readonly string[]
-    readonly capabilities: readonly string[]
-  }[]
-  readonly etags: Readonly<Record<string, string>>
-  readonly rehearsal: ChangePreview
+type BulkResult = Awaited<ReturnType<typeof OPERATIONS.agents.changeFound.run>>['value'] & {
+  readonly rehearsal: ChangePreviewView
 }
 
 /** POST /proxy/{kind}/{id}/labels: replaces the labels by those of the field, `team=red, env=prod`. */

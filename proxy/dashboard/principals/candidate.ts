@@ -45,12 +45,8 @@ export const candidatePage =
     const { context } = dashboard
     const given = { params: { id: one.id } }
     const back = html`<p><a href="${pathOf(plural, one.id)}">Back</a></p>`
-    const { value: set } = await perform(
-      showCandidateSet(PRINCIPAL_PAGES[plural].kind),
-      context,
-      given,
-      facts,
-    )
+    const show = showCandidateSet(PRINCIPAL_PAGES[plural].kind)
+    const { value: set } = await perform(show, context, given, facts)
     const body =
       set === null
         ? html`<section class="card" id="candidate"><p>No other set is tried alongside the real one.</p></section>`

@@ -55,12 +55,8 @@ export const setCapabilitiesForm =
     const only = facts.form.get('preview') === 'yes'
     try {
       if (only || !isConfirmed(facts, nameOfSet(id, capabilities))) {
-        const done = await administerOnRecord(
-          operations.setCapabilities,
-          context,
-          { ...given, query: { dry_run: 'true' } },
-          facts,
-        )
+        const asked = { ...given, query: { dry_run: 'true' as const } }
+        const done = await administerOnRecord(operations.setCapabilities, context, asked, facts)
         // Proven by `dry_run`: nothing waits, and there is a preview.
         const { rehearsal: preview } = (done as OperationResult<{ rehearsal: ChangePreview }>).value
         if (only || preview.totals.newly_refused > 0)
@@ -68,13 +64,10 @@ export const setCapabilitiesForm =
       }
       const forced = facts.form.get('force_reason')
       const changes = plural === 'operators' ? [] : [{ principal: id, capabilities }]
-      const rehearsal = await recordRequiredRehearsal(dashboard, changes, facts)
-      const done = await administerOnRecord(
-        operations.setCapabilitiesInForm,
-        context,
-        { ...given, query: {}, ...(forced && { forced }), ...(rehearsal && { ifRehearsed: rehearsal }) },
-        facts,
-      )
+      const rehearsal = await recordRequiredRehearsal(dashboard, { changes }, facts)
+      const more = { ...(forced && { forced }), ...(rehearsal && { ifRehearsed: rehearsal }) }
+      const asked = { ...given, query: {}, ...more }
+      const done = await administerOnRecord(operations.setCapabilitiesInForm, context, asked, facts)
       return seeOther(`${pathOf(plural, id)}?notice=${'proposed' in done ? 'proposed' : 'updated'}`)
     } catch (error) {
       return refusedForm(plural, dashboard, facts, error)

@@ -81,12 +81,8 @@ export async function detailBody(
   const fields = { if_match: `"${one.revision}"` }
   const { operations } = PRINCIPAL_PAGES[plural]
   const { context } = dashboard
-  const { value: certificates } = await perform(
-    operations.listCertificates,
-    context,
-    { params: { id } },
-    facts,
-  )
+  const given = { params: { id } }
+  const { value: certificates } = await perform(operations.listCertificates, context, given, facts)
   const now = await isInIncident(context, one, facts)
   return html`${capabilitiesCard(plural, one, facts, typed)}
 ${plural === 'operators' ? html`` : await candidateCard(dashboard, plural, one, facts)}

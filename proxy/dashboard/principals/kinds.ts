@@ -20,12 +20,8 @@ export async function readPrincipalDetail(
   id: string,
   facts: AdministrationFacts,
 ): Promise<PrincipalDetail> {
-  const { value, revision = 0 } = await perform(
-    PRINCIPAL_PAGES[plural].operations.get,
-    context,
-    { params: { id } },
-    facts,
-  )
+  const { get } = PRINCIPAL_PAGES[plural].operations
+  const { value, revision = 0 } = await perform(get, context, { params: { id } }, facts)
   return { id, value, revision }
 }
 

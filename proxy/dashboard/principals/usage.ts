@@ -20,12 +20,8 @@ export const usagePage =
   (plural: CallerPlural): DashboardPage =>
   async (dashboard, facts) => {
     const one = await readPrincipalDetail(dashboard, plural, facts.params.id ?? '', facts)
-    const { value } = await perform(
-      OPERATIONS[plural].usage,
-      dashboard.context,
-      { params: { id: one.id }, query: {} },
-      facts,
-    )
+    const given = { params: { id: one.id }, query: {} }
+    const { value } = await perform(OPERATIONS[plural].usage, dashboard.context, given, facts)
     const path = pathOf(plural, one.id)
     return {
       title: `Used by ${one.value.display_name || one.value.name}`,

@@ -34,12 +34,8 @@ export const whatIfPage =
     const answer = async (): Promise<HtmlFragment> => {
       try {
         const given = { params: { id: one.id }, query }
-        const { value } = await perform(
-          PRINCIPAL_PAGES[plural].operations.whatIf,
-          dashboard.context,
-          given,
-          facts,
-        )
+        const { whatIf } = PRINCIPAL_PAGES[plural].operations
+        const { value } = await perform(whatIf, dashboard.context, given, facts)
         return verdictCard(value, name, model || tool)
       } catch (error) {
         if (!(error instanceof Refusal) || error.status >= 500) throw error

@@ -18,16 +18,19 @@ import type { DashboardContext } from '../frame/dashboard.ts'
 import type { HtmlFragment } from '../frame/parts.ts'
 import { buttonOf, type ChangePreviewView, shownChangesDigest } from './rehearsal.ts'
 
-export type RehearsalChangesInput = RawInput<typeof OPERATIONS.rehearsals.create.takes>['body']['changes']
+type RehearsalInput = RawInput<typeof OPERATIONS.rehearsals.create.takes>['body']
+
+export type RehearsalChangesInput = RehearsalInput['changes']
 
 /** Records the rehearsal that the configuration demands, and returns its id; undefined if it demands none. */
 export async function recordRequiredRehearsal(
   { context }: DashboardContext,
-  changes: RehearsalChangesInput,
+  body: RehearsalInput,
   facts: AdministrationFacts,
 ): Promise<string | undefined> {
-  if (context.requireRehearsal === 'never' || changes.length === 0) return undefined
-  const done = await administerOnRecord(OPERATIONS.rehearsals.create, context, { body: { changes } }, facts)
+  const isEmpty = body.changes.length === 0 && body.bulk === undefined
+  if (context.requireRehearsal === 'never' || isEmpty) return undefined
+  const done = await administerOnRecord(OPERATIONS.rehearsals.create, context, { body }, facts)
   return 'proposed' in done ? undefined : done.value.id
 }
 
@@ -111,7 +114,7 @@ export const rehearsedFormHandler =
     const found = await operation.rehearses?.(dashboard.context, inputOf(operation.takes, asked))
     // Proven by their makers: each is one form of a change.
     const changes = (found ?? []) as RehearsalChangesInput
-    const rehearsal = await recordRequiredRehearsal(dashboard, changes, facts)
+    const rehearsal = await recordRequiredRehearsal(dashboard, { changes }, facts)
     const rehearsed = { ...asked, ...(rehearsal && { ifRehearsed: rehearsal }) }
     return formHandler(dashboard, operation, { ...action, given: () => rehearsed })(facts)
   }

@@ -81,12 +81,8 @@ export const modesForm =
       const settings = Object.fromEntries(others.map((mode) => [mode.name, readAs(mode, chosen)]))
       // Its schema says once more what a mode may be.
       const changes = [{ settings }] as RehearsalChangesInput
-      const done = await administerOnRecord(
-        OPERATIONS.rehearsals.create,
-        dashboard.context,
-        { body: { changes } },
-        facts,
-      )
+      const { create } = OPERATIONS.rehearsals
+      const done = await administerOnRecord(create, dashboard.context, { body: { changes } }, facts)
       // Proven by the operation, which is harmless: nothing waits.
       if ('proposed' in done) throw new Error('a rehearsal waits for nobody')
       const { value } = done

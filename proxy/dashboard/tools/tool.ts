@@ -44,18 +44,11 @@ const SHOWN = 100
 /** GET /proxy/tools/{resource}: one server, its tools, the definitions that wait, and who is bound to it. */
 export const toolPage: DashboardPage = async ({ context }, facts) => {
   const { resource = '' } = facts.params
-  const { value, revision = 0 } = await perform(
-    OPERATIONS.mcpResources.get,
-    context,
-    { params: { resource_id: resource } },
-    facts,
-  )
-  const { value: bindings } = await perform(
-    OPERATIONS.mcpBindings.list,
-    context,
-    { query: { resource_id: value.resource_id } },
-    facts,
-  )
+  const { mcpResources, mcpBindings } = OPERATIONS
+  const params = { resource_id: resource }
+  const { value, revision = 0 } = await perform(mcpResources.get, context, { params }, facts)
+  const query = { resource_id: value.resource_id }
+  const { value: bindings } = await perform(mcpBindings.list, context, { query }, facts)
   const unbound = hasCapability(facts, 'admin.grant') ? await suggested(context, bindings, facts) : []
   const path = pathOf('tools', value.resource_id)
   const ifMatch = `"${revision}"`

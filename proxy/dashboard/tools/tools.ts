@@ -113,12 +113,7 @@ interface GridServer {
   readonly name: string
 }
 
-interface GridRow {
-  readonly principal_type: 'agent' | 'user' | 'workload'
-  readonly principal_id: string
-  readonly name: string
-  readonly bindings: Readonly<Record<string, string>>
-}
+type GridRow = Awaited<ReturnType<typeof listBoundPrincipals.run>>['value']['principals'][number]
 
 type GridQuery = Readonly<Record<string, string>>
 
