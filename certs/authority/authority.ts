@@ -2,8 +2,14 @@ import { createPrivateKey, generateKeyPair, type KeyObject, type X509Certificate
 import { promisify } from 'node:util'
 import { BasicConstraints, GeneralName, NameConstraints } from 'pkijs'
 import { printSpiffeId } from '../enrollment/spiffe-id.ts'
-import { thumbprintOf } from '../x509/thumbprint.ts'
-import { extensionOf, firstCertificateOf, OID, readCertificate, subjectAttributeOf } from '../x509/x509.ts'
+import {
+  extensionOf,
+  firstCertificateOf,
+  OID,
+  readCertificate,
+  subjectAttributeOf,
+  thumbprintOf,
+} from '../x509/x509.ts'
 import {
   authorityConstraints,
   BACK_DATED_MS,

@@ -9,7 +9,7 @@ import {
   type NewAuthorityOptions,
 } from './authority.ts'
 import { issueServerCertificate } from './issue.ts'
-import { deriveAhead, isFileNotFound, readPrivateFile, seal, unseal, writePrivateFile } from './key-store.ts'
+import { deriveAhead, nullIfMissing, readPrivateFile, seal, unseal, writePrivateFile } from './key-store.ts'
 import { isForNames } from './server-names.ts'
 import { commitFiles, completeStagedFiles, missingIn } from './staged-files.ts'
 
@@ -148,7 +148,8 @@ export async function openServerCertificate(files: ServerCertificateFiles): Prom
   const leaf = usableLeaf(certPem, files)
   if (leaf === null) return makeServerCertificate(files)
   await deriveAhead(sealed, files.passphrase)
-  const keyPem = openedKey(sealed, files.passphrase)
+  // The passphrase is right: it has opened the CA.
+  const keyPem = nullIfDamaged(() => unseal(sealed, files.passphrase))
   if (keyPem === null || !leaf.checkPrivateKey(createPrivateKey(keyPem))) return makeServerCertificate(files)
   return { certPem, keyPem, notAfter: leaf.validToDate.getTime(), issued: false }
 }
@@ -167,7 +168,7 @@ function usableLeaf(
   certPem: string,
   { authority, hostnames, at }: ServerCertificateFiles,
 ): X509Certificate | null {
-  const leaf = parsedLeaf(certPem)
+  const leaf = nullIfDamaged(() => firstCertificateOf(certPem))
   if (leaf === null || !certPem.endsWith(authority.serverChainPem)) return null
   const signed = leaf.verify(firstCertificateOf(authority.intermediatePem).publicKey)
   const notBefore = leaf.validFromDate.getTime()
@@ -176,30 +177,12 @@ function usableLeaf(
   return signed && young && isForNames(leaf.raw, hostnames) ? leaf : null
 }
 
-// The passphrase is right: it has opened the CA.
-function openedKey(sealed: string, passphrase: string): string | null {
+/** Reads what is made again if it is damaged, unlike a CA: null then. */
+function nullIfDamaged<T>(read: () => T): T | null {
   try {
-    return unseal(sealed, passphrase)
+    return read()
   } catch {
     return null
-  }
-}
-
-// A damaged certificate is worth nothing and is made again, unlike a damaged CA.
-function parsedLeaf(certPem: string): X509Certificate | null {
-  try {
-    return firstCertificateOf(certPem)
-  } catch {
-    return null
-  }
-}
-
-async function nullIfMissing(read: Promise<string>): Promise<string | null> {
-  try {
-    return await read
-  } catch (error) {
-    if (isFileNotFound(error)) return null
-    throw error
   }
 }
 

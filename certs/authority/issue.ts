@@ -1,8 +1,7 @@
 import type { KeyObject, X509Certificate } from 'node:crypto'
 import { type Extension, GeneralName } from 'pkijs'
 import { parseSpiffeId } from '../enrollment/spiffe-id.ts'
-import { thumbprintOf } from '../x509/thumbprint.ts'
-import { OID } from '../x509/x509.ts'
+import { OID, thumbprintOf } from '../x509/x509.ts'
 import { type IssuingAuthority, newKeyPair } from './authority.ts'
 import {
   alternativeNames,

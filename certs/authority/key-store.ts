@@ -117,7 +117,7 @@ export async function writePrivateFile(path: string, text: string): Promise<void
     })
     await rename(temporary, path)
   } catch (error) {
-    await unlink(temporary).catch(ignoreMissing)
+    await nullIfMissing(unlink(temporary))
     throw error
   }
   await syncFolder(dirname(path))
@@ -151,8 +151,14 @@ async function withFile<T>(file: FileHandle, use: (file: FileHandle) => Promise<
   }
 }
 
-function ignoreMissing(error: unknown): void {
-  if (!isFileNotFound(error)) throw error
+/** Resolves with what a file holds; null if there is no such file. */
+export async function nullIfMissing<T>(read: Promise<T>): Promise<T | null> {
+  try {
+    return await read
+  } catch (error) {
+    if (isFileNotFound(error)) return null
+    throw error
+  }
 }
 
 /** Tells whether an error of node:fs says that there is no such file. */

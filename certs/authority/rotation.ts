@@ -1,6 +1,5 @@
 import { hash } from 'node:crypto'
-import { thumbprintOf } from '../x509/thumbprint.ts'
-import { firstCertificateOf } from '../x509/x509.ts'
+import { firstCertificateOf, thumbprintOf } from '../x509/x509.ts'
 import { checkRootKey, type IssuingAuthority, loadAuthority } from './authority.ts'
 import { type AuthorityTexts, sealedAuthority } from './files.ts'
 import { deriveAhead, unseal } from './key-store.ts'

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { access, mkdir, rename, rm, rmdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { isFileNotFound, syncFolder, writePrivateFile } from './key-store.ts'
+import { nullIfMissing, syncFolder, writePrivateFile } from './key-store.ts'
 
 // A set is written to a folder of its own, which is then renamed to `authority.ready`: that rename is the
 // commit point. A crash before it leaves a folder that nothing reads; after it, `completeStagedFiles` moves
@@ -85,12 +85,4 @@ export async function missingIn(directory: string, names: readonly string[]): Pr
   return names.filter((_, index) => !present[index])
 }
 
-async function exists(path: string): Promise<boolean> {
-  try {
-    await access(path)
-    return true
-  } catch (error) {
-    if (isFileNotFound(error)) return false
-    throw error
-  }
-}
+const exists = async (path: string): Promise<boolean> => (await nullIfMissing(access(path))) !== null

@@ -2,8 +2,13 @@ import { X509Certificate } from 'node:crypto'
 import { CertificateError, type CertificateReason } from '../certificate-error.ts'
 import { checkTrustAnchor } from '../x509/chain.ts'
 import { chainCertificateOf } from '../x509/chain-link.ts'
-import { thumbprintOf } from '../x509/thumbprint.ts'
-import { CERTIFICATE_LIMIT, type PemBlock, pemBlocksOf, pemCertificatesOf } from '../x509/x509.ts'
+import {
+  CERTIFICATE_LIMIT,
+  type PemBlock,
+  pemBlocksOf,
+  pemCertificatesOf,
+  thumbprintOf,
+} from '../x509/x509.ts'
 
 /** A CA certificate that the operator trusts for enrollment (docs/protocol.md#cas). */
 export interface CaCertificate {

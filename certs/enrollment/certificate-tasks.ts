@@ -1,7 +1,8 @@
 // The tasks of the thread that reads the certificates of others: one of them may take half a second.
-import { checkByoca } from './byoca.ts'
+
 import { knownCaCertificates, readCaBundle } from './ca-certificate.ts'
 import { keyOfCsr } from './csr.ts'
+import { checkByoca } from './enrollment.ts'
 import { checkSvid } from './svid.ts'
 
 export type CertificateTasks = ReturnType<typeof openTasks>

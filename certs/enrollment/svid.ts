@@ -1,8 +1,7 @@
 import { X509Certificate } from 'node:crypto'
 import { CertificateError } from '../certificate-error.ts'
 import { anchorsOf, type CertificationPath, verifyChain } from '../x509/chain.ts'
-import { thumbprintOf } from '../x509/thumbprint.ts'
-import { pemCertificatesOf } from '../x509/x509.ts'
+import { pemCertificatesOf, thumbprintOf } from '../x509/x509.ts'
 import { checkEnrollment, type EnrolledCertificate, enrolledCertificateOf } from './enrollment.ts'
 import { isWorkloadId, uriNamesOf } from './spiffe-id.ts'
 

@@ -1,11 +1,16 @@
 import { hash, verify, X509Certificate } from 'node:crypto'
 import { type ChainCertificate, chainCertificateOf, KEY_USAGE } from '../x509/chain-link.ts'
-import { isStrong, SIGNATURE_ALGORITHMS, STRONG_KEY } from '../x509/strength.ts'
+import { ASN1_TAG, type Asn1Element, octetsOf, oidOf, partsOf } from '../x509/elements.ts'
+import {
+  isStrong,
+  SIGNATURE_ALGORITHMS,
+  STRONG_DIGESTS,
+  STRONG_KEY,
+  type StrongDigest,
+} from '../x509/strength.ts'
 import { OID, readCertificate, subjectAttributeOf } from '../x509/x509.ts'
-import { ASN1_TAG, type Asn1Element, octetsOf, oidOf, partsOf } from './elements.ts'
 import {
   issuerAndSerialOf,
-  SHA_256,
   type SignerInfo,
   StampError,
   type TimeStampToken,
@@ -26,14 +31,6 @@ export interface VerifiedSigner {
   readonly others: readonly Uint8Array[]
 }
 
-type Digest = 'sha256' | 'sha384' | 'sha512'
-
-/** Digests by OID. */
-const DIGESTS: ReadonlyMap<string, Digest> = new Map([
-  [SHA_256, 'sha256'],
-  ['2.16.840.1.101.3.4.2.2', 'sha384'],
-  ['2.16.840.1.101.3.4.2.3', 'sha512'],
-])
 const RSA_ENCRYPTION = '1.2.840.113549.1.1.1'
 const CONTENT_TYPE = '1.2.840.113549.1.9.3'
 const MESSAGE_DIGEST = '1.2.840.113549.1.9.4'
@@ -118,12 +115,12 @@ function isBoundTo(attribute: Asn1Element, certificate: Uint8Array, usual: 'sha1
   const [head, next] = partsOf(partsOf(list, ASN1_TAG.sequence)[0], ASN1_TAG.sequence)
   // The second version may name a digest first.
   const names = usual !== 'sha1' && head?.tag === ASN1_TAG.sequence
-  const digest = names ? DIGESTS.get(oidOf(partsOf(head, ASN1_TAG.sequence)[0])) : usual
+  const digest = names ? STRONG_DIGESTS.get(oidOf(partsOf(head, ASN1_TAG.sequence)[0])) : usual
   return digest !== undefined && isSame(hash(digest, certificate, 'buffer'), octetsOf(names ? next : head))
 }
 
-function digestOf({ digest: oid }: SignerInfo): Digest {
-  const digest = DIGESTS.get(oid)
+function digestOf({ digest: oid }: SignerInfo): StrongDigest {
+  const digest = STRONG_DIGESTS.get(oid)
   if (!digest) throw new StampError('is signed over another digest than SHA-256, SHA-384 or SHA-512')
   return digest
 }

@@ -1,4 +1,12 @@
-import { ASN1_TAG, type Asn1Element, contentOf, elementsIn, octetsOf, oidOf, partsOf } from './elements.ts'
+import {
+  ASN1_TAG,
+  type Asn1Element,
+  contentOf,
+  elementsIn,
+  octetsOf,
+  oidOf,
+  partsOf,
+} from '../x509/elements.ts'
 
 /** A parsed time stamp (RFC 3161). Nothing in it is believed yet. */
 export interface TimeStampToken {

@@ -1,3 +1,5 @@
+import { ASN1_TAG, type Asn1Element, contentOf, readElements } from './elements.ts'
+
 /** Bytes. Longer moduli are refused: 8192 bits, and the leading zero. */
 const MAX_MODULUS = 1025
 /**
@@ -6,10 +8,6 @@ const MAX_MODULUS = 1025
  */
 const MAX_EXPONENT = 33
 
-const SEQUENCE = 0x30
-const INTEGER = 0x02
-const BIT_STRING = 0x03
-const OID = 0x06
 /** The version of a certificate: absent in the first. */
 const VERSION = 0xa0
 
@@ -33,103 +31,43 @@ const EDWARDS = ['2b6570', '2b6571']
  */
 export function isCheapToVerify(der: Uint8Array): boolean {
   try {
-    return isCheapKey(subjectPublicKeyInfo(new DerReader(der)))
-  } catch (error) {
-    if (error instanceof NotDer) return false
-    throw error
+    return isCheapKey(subjectPublicKeyInfo(der))
+  } catch {
+    // No strict DER, or not the elements of a certificate.
+    return false
   }
 }
 
-function subjectPublicKeyInfo(bytes: DerReader): DerReader {
-  const certificate = bytes.only(SEQUENCE).next(SEQUENCE)
-  if (certificate.tag === VERSION) certificate.skip()
-  // serialNumber, signature, issuer, validity, subject
-  for (let i = 0; i < 5; i += 1) certificate.skip()
-  return certificate.next(SEQUENCE)
+function subjectPublicKeyInfo(der: Uint8Array): Uint8Array {
+  const [body] = readElements(soleSequence(der), 'DER')
+  // version, if it is there, serialNumber, signature, issuer, validity, subject
+  const [first, , , , , sixth, seventh] = readElements(contentOf(body, ASN1_TAG.sequence), 'DER')
+  return contentOf(first?.tag === VERSION ? seventh : sixth, ASN1_TAG.sequence)
 }
 
-function isCheapKey(info: DerReader): boolean {
-  const algorithm = info.next(SEQUENCE)
-  const kind = algorithm.next(OID).hex()
+function isCheapKey(info: Uint8Array): boolean {
+  const [algorithm, bits] = readElements(info, 'DER')
+  const [type, curve] = readElements(contentOf(algorithm, ASN1_TAG.sequence), 'DER')
+  const kind = oidHex(type)
   if (EDWARDS.includes(kind)) return true
-  if (kind === ELLIPTIC) return CURVES.includes(algorithm.next(OID).hex())
+  if (kind === ELLIPTIC) return CURVES.includes(oidHex(curve))
   if (!RSA.includes(kind)) return false
-  const key = info.next(BIT_STRING).afterUnusedBits().only(SEQUENCE)
-  return key.next(INTEGER).length <= MAX_MODULUS && key.next(INTEGER).length <= MAX_EXPONENT
+  const key = contentOf(bits, ASN1_TAG.bits)
+  // The bits that its last byte does not use.
+  if (key[0] !== 0) return false
+  const [modulus, exponent] = readElements(soleSequence(key.subarray(1)), 'DER')
+  return isWithin(modulus, MAX_MODULUS) && isWithin(exponent, MAX_EXPONENT)
 }
 
-class NotDer extends Error {}
-
-/** A reader of elements one after the other: tags of one byte, lengths in their shortest form. */
-class DerReader {
-  readonly #bytes: Uint8Array
-  #at = 0
-
-  constructor(bytes: Uint8Array) {
-    this.#bytes = bytes
-  }
-
-  /** Bytes that are left. */
-  get length(): number {
-    return this.#bytes.length - this.#at
-  }
-
-  /** The tag of the next element; undefined at the end. */
-  get tag(): number | undefined {
-    return this.#bytes[this.#at]
-  }
-
-  /** Returns the content of the next element, which has this tag. */
-  next(tag: number): DerReader {
-    if (this.tag !== tag) throw new NotDer()
-    return this.skip()
-  }
-
-  /** Returns the content of the only element. */
-  only(tag: number): DerReader {
-    const content = this.next(tag)
-    if (this.length > 0) throw new NotDer()
-    return content
-  }
-
-  /** Goes past the next element, and returns its content. */
-  skip(): DerReader {
-    this.#at += 1
-    const length = this.#elementLength()
-    const end = this.#at + length
-    if (end > this.#bytes.length) throw new NotDer()
-    const content = new DerReader(this.#bytes.subarray(this.#at, end))
-    this.#at = end
-    return content
-  }
-
-  /** Returns the content of a bit string of whole bytes. */
-  afterUnusedBits(): DerReader {
-    if (this.tag !== 0) throw new NotDer()
-    this.#at += 1
-    return this
-  }
-
-  hex(): string {
-    return Buffer.from(this.#bytes.subarray(this.#at)).toString('hex')
-  }
-
-  #elementLength(): number {
-    const first = this.#byte()
-    if (first < 0x80) return first
-    const size = first - 0x80
-    // Without a length (0x80) is BER; three bytes are more than any certificate that is read has.
-    if (size === 0 || size > 3) throw new NotDer()
-    let length = 0
-    for (let i = 0; i < size; i += 1) length = length * 256 + this.#byte()
-    if (length < (size === 1 ? 0x80 : 256 ** (size - 1))) throw new NotDer()
-    return length
-  }
-
-  #byte(): number {
-    const byte = this.#bytes[this.#at]
-    if (byte === undefined) throw new NotDer()
-    this.#at += 1
-    return byte
-  }
+/** Returns the content of a sequence with nothing behind it. */
+function soleSequence(der: Uint8Array): Uint8Array {
+  const [sequence, another] = readElements(der, 'DER')
+  if (another) throw new Error('there is more than one value')
+  return contentOf(sequence, ASN1_TAG.sequence)
 }
+
+const oidHex = (oid: Asn1Element | undefined): string =>
+  Buffer.from(contentOf(oid, ASN1_TAG.oid)).toString('hex')
+
+const isWithin = (integer: Asn1Element | undefined, most: number): boolean =>
+  contentOf(integer, ASN1_TAG.integer).length <= most

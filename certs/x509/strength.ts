@@ -25,7 +25,7 @@ export function isStrong({ asymmetricKeyType, asymmetricKeyDetails = {} }: KeyOb
   return exponent >= RSA_EXPONENT.min && exponent < RSA_EXPONENT.below && exponent % 2n === 1n
 }
 
-type StrongDigest = 'sha256' | 'sha384' | 'sha512'
+export type StrongDigest = 'sha256' | 'sha384' | 'sha512'
 
 const DIGESTS: readonly string[] = ['sha256', 'sha384', 'sha512']
 
@@ -52,7 +52,8 @@ export const SIGNATURE_ALGORITHMS: ReadonlyMap<string, SignatureAlgorithm> = new
   ['1.3.101.112', plainAlgorithm('ed25519', null)],
 ])
 const RSASSA_PSS = '1.2.840.113549.1.1.10'
-const PSS_DIGESTS: ReadonlyMap<string, StrongDigest> = new Map([
+/** Digests by OID. */
+export const STRONG_DIGESTS: ReadonlyMap<string, StrongDigest> = new Map([
   ['2.16.840.1.101.3.4.2.1', 'sha256'],
   ['2.16.840.1.101.3.4.2.2', 'sha384'],
   ['2.16.840.1.101.3.4.2.3', 'sha512'],
@@ -78,7 +79,7 @@ export function signatureAlgorithmOf({
   const { hashAlgorithm, maskGenAlgorithm, saltLength, trailerField } = new RSASSAPSSParams({
     schema: algorithmParams,
   })
-  const digest = PSS_DIGESTS.get(hashAlgorithm.algorithmId)
+  const digest = STRONG_DIGESTS.get(hashAlgorithm.algorithmId)
   const mask = new AlgorithmIdentifier({ schema: maskGenAlgorithm.algorithmParams }).algorithmId
   if (!digest || mask !== hashAlgorithm.algorithmId || trailerField !== 1 || !(saltLength <= MAX_SALT))
     return null

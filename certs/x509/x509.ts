@@ -1,6 +1,14 @@
-import { X509Certificate } from 'node:crypto'
+import { hash, X509Certificate } from 'node:crypto'
 import { type BaseBlock, Constructed, fromBER } from 'asn1js'
 import { Certificate } from 'pkijs'
+
+/**
+ * Returns the thumbprint that a certificate is pinned by: lower-case hex SHA-256 of its DER (RFC 8705 §3.1).
+ * The claim `x5t#S256` is the same digest in base64url. Does NOT look at the bytes' meaning.
+ */
+export function thumbprintOf(der: Uint8Array): string {
+  return hash('sha256', der, 'hex')
+}
 
 /** Extensions and algorithms by number (RFC 5280 §4.2, RFC 5758 §3.2). */
 export const OID = {

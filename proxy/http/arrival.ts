@@ -1,6 +1,6 @@
 import { randomFillSync } from 'node:crypto'
 import { TLSSocket } from 'node:tls'
-import { thumbprintOf } from '../../certs/x509/thumbprint.ts'
+import { thumbprintOf } from '../../certs/x509/x509.ts'
 import type { CallAuthority } from '../../plugins/call-authority.ts'
 import type { Arrival, MemoryOwner, TlsPeer } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'

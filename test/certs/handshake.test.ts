@@ -3,7 +3,7 @@ import https from 'node:https'
 import { TLSSocket } from 'node:tls'
 import t from 'tap'
 import { issueClientCertificate, issueServerCertificate } from '../../certs/authority/issue.ts'
-import { thumbprintOf } from '../../certs/x509/thumbprint.ts'
+import { thumbprintOf } from '../../certs/x509/x509.ts'
 import { BOT, madeAuthority } from '../support/certs/made.ts'
 import { run, without } from '../support/certs/openssl.ts'
 

@@ -14,9 +14,8 @@ import {
 } from '../../../certs/authority/builder.ts'
 import { issueClientCertificate } from '../../../certs/authority/issue.ts'
 import { CertificateError, type CertificateReason } from '../../../certs/certificate-error.ts'
-import { type ByocaEnrollment, checkByoca } from '../../../certs/enrollment/byoca.ts'
-import { thumbprintOf } from '../../../certs/x509/thumbprint.ts'
-import { OID } from '../../../certs/x509/x509.ts'
+import { type ByocaEnrollment, checkByoca } from '../../../certs/enrollment/enrollment.ts'
+import { OID, thumbprintOf } from '../../../certs/x509/x509.ts'
 import {
   AT,
   BOT,

@@ -13,8 +13,7 @@ import {
 } from '../../../certs/authority/builder.ts'
 import { CertificateError, type CertificateReason } from '../../../certs/certificate-error.ts'
 import { readCaBundle } from '../../../certs/enrollment/ca-certificate.ts'
-import { thumbprintOf } from '../../../certs/x509/thumbprint.ts'
-import { OID } from '../../../certs/x509/x509.ts'
+import { OID, thumbprintOf } from '../../../certs/x509/x509.ts'
 import { AT, caExtensions, DAY_MS, type Odd, odd } from '../../support/certs/made.ts'
 import { openssl, without } from '../../support/certs/openssl.ts'
 

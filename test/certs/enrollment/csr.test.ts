@@ -18,8 +18,13 @@ import { CertificateError, type CertificateReason } from '../../../certs/certifi
 import { keyOfCsr, readCsr } from '../../../certs/enrollment/csr.ts'
 import { uriNamesOf } from '../../../certs/enrollment/spiffe-id.ts'
 import { verifyChain } from '../../../certs/x509/chain.ts'
-import { thumbprintOf } from '../../../certs/x509/thumbprint.ts'
-import { type Asn1Value, decodeAsn1, firstCertificateOf, OID } from '../../../certs/x509/x509.ts'
+import {
+  type Asn1Value,
+  decodeAsn1,
+  firstCertificateOf,
+  OID,
+  thumbprintOf,
+} from '../../../certs/x509/x509.ts'
 import { AT, BOT, DAY_MS, madeAuthority } from '../../support/certs/made.ts'
 import { openssl, without } from '../../support/certs/openssl.ts'
 

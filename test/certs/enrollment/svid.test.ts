@@ -18,8 +18,7 @@ import {
   type PresentedSvid,
   type SvidEnrollment,
 } from '../../../certs/enrollment/svid.ts'
-import { thumbprintOf } from '../../../certs/x509/thumbprint.ts'
-import { OID } from '../../../certs/x509/x509.ts'
+import { OID, thumbprintOf } from '../../../certs/x509/x509.ts'
 import { AT, caExtensions, DAY_MS, type OddCertificate, odd } from '../../support/certs/made.ts'
 import { openssl, without } from '../../support/certs/openssl.ts'
 

@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto'
 import t from 'tap'
-import { thumbprintOf } from '../../../certs/x509/thumbprint.ts'
+import { thumbprintOf } from '../../../certs/x509/x509.ts'
 import { madeAuthority } from '../../support/certs/made.ts'
 
 await t.test(

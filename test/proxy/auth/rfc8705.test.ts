@@ -1,6 +1,6 @@
 import { createHash, X509Certificate } from 'node:crypto'
 import t from 'tap'
-import { thumbprintOf } from '../../../certs/x509/thumbprint.ts'
+import { thumbprintOf } from '../../../certs/x509/x509.ts'
 import { bench, boundTo, dpopToken, refusedWith } from '../../support/auth/bench.ts'
 
 // RFC 8705, row by row (docs/threats.md#rfc8705): the rows that tokens are concerned with. The TLS layer's

@@ -7,6 +7,7 @@ export interface Asn1Element {
 
 export const ASN1_TAG = {
   integer: 0x02,
+  bits: 0x03,
   octets: 0x04,
   oid: 0x06,
   time: 0x18,
@@ -18,30 +19,38 @@ const CONSTRUCTED = 0x20
 const MAX_ELEMENT_DEPTH = 12
 
 /**
- * Reads values one after the other, at one level: the values inside are read when they are asked for. So a
- * time stamp costs microseconds, where a tree of all its certificates costs milliseconds. Lengths may be left
- * open (BER), as some authorities have them. Throws an Error if a value reaches beyond the bytes, or is of a
- * tag of several bytes.
+ * Reads values one after the other, at one level, as they are taken: the values inside, and those that nobody
+ * takes, are not read. So a time stamp costs microseconds, where a tree of all its certificates costs
+ * milliseconds. `BER` has lengths left open, as some authorities do; `DER` has each length in its one form.
+ * Throws an Error if a value reaches beyond the bytes, or is of a tag of several bytes.
  */
-export function elementsIn(bytes: Uint8Array): readonly Asn1Element[] {
-  const found: Asn1Element[] = []
+export function* readElements(bytes: Uint8Array, form: Asn1Form): Generator<Asn1Element, void> {
   for (let at = 0; at < bytes.length; ) {
-    const element = elementAt(bytes, at, 0)
-    found.push(element)
+    const element = elementAt(bytes, at, 0, form)
+    yield element
     at += element.raw.length
   }
-  return found
 }
 
-function elementAt(bytes: Uint8Array, at: number, depth: number): Asn1Element {
+type Asn1Form = 'BER' | 'DER'
+
+/** Reads all values of one level as {@link readElements} does, in BER. */
+export const elementsIn = (bytes: Uint8Array): readonly Asn1Element[] => [...readElements(bytes, 'BER')]
+
+function elementAt(bytes: Uint8Array, at: number, depth: number, form: Asn1Form): Asn1Element {
   const [tag = 0, first = 0] = bytes.subarray(at, at + 2)
   if (tag === 0 || (tag & 0x1f) === 0x1f || depth > MAX_ELEMENT_DEPTH) throw new Error('this is no ASN.1')
-  if (first === 0x80) return openAt(bytes, at, depth)
+  if (first === 0x80) {
+    if (form === 'BER') return openAt(bytes, at, depth)
+    throw new Error('a value without a length')
+  }
   const more = first < 0x80 ? 0 : first - 0x80
   if (more > 3) throw new Error('a length of more than three bytes')
   const start = at + 2 + more
   const length = more === 0 ? first : bytes.subarray(at + 2, start).reduce((sum, byte) => sum * 256 + byte, 0)
   if (at + 2 > bytes.length || start + length > bytes.length) throw new Error('a value that does not end')
+  if (form === 'DER' && first >= 0x80 && length < Math.max(0x80, 256 ** (more - 1)))
+    throw new Error('a length in another form than the shortest')
   return { tag, raw: bytes.subarray(at, start + length), content: bytes.subarray(start, start + length) }
 }
 
@@ -50,7 +59,7 @@ function openAt(bytes: Uint8Array, at: number, depth: number): Asn1Element {
   const tag = bytes[at] ?? 0
   if ((tag & CONSTRUCTED) === 0) throw new Error('a value without a length')
   let end = at + 2
-  while (bytes[end] !== 0) end += elementAt(bytes, end, depth + 1).raw.length
+  while (bytes[end] !== 0) end += elementAt(bytes, end, depth + 1, 'BER').raw.length
   if (bytes[end + 1] !== 0) throw new Error('a value that does not end')
   return { tag, raw: bytes.subarray(at, end + 2), content: bytes.subarray(at + 2, end) }
 }
