@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs'
 import { rename } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import {
-  isFileNotFound,
+  nullIfMissing,
   readPrivateFile,
   syncFolder,
   unseal,
@@ -59,14 +59,8 @@ export async function openPassphrase(
 export const randomPassphrase = (): string => randomBytes(32).toString('base64url')
 
 /** Reads a file of a passphrase; null if there is none. */
-export async function readPassphrase(path: string): Promise<string | null> {
-  try {
-    return (await readPrivateFile(path)).trim()
-  } catch (error) {
-    if (isFileNotFound(error)) return null
-    throw error
-  }
-}
+export const readPassphrase = async (path: string): Promise<string | null> =>
+  (await nullIfMissing(readPrivateFile(path)))?.trim() ?? null
 
 /** Tells whether the database is sealed by a passphrase: one transaction seals all of it. */
 export async function isSealedBy(database: Database, passphrase: string): Promise<boolean> {

@@ -1,8 +1,7 @@
 import { existsSync } from 'node:fs'
-import { readFile, rm } from 'node:fs/promises'
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { sql } from 'kysely'
-import { AUTHORITY_FILES } from '../../certs/authority/files.ts'
 import { seal, unseal, writePrivateFile } from '../../certs/authority/key-store.ts'
 import type { Database } from '../../db/database.ts'
 import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
@@ -18,7 +17,7 @@ import {
   readPassphrase,
 } from './passphrase.ts'
 import type { Settings } from './settings.ts'
-import { followResealedAuthority } from './shared-authority.ts'
+import { authorityTextsIn, followResealedAuthority } from './shared-authority.ts'
 import { VERSION } from './version.ts'
 
 /**
@@ -117,10 +116,7 @@ async function openAll(settings: Settings, database: Database, passphrase: strin
   if (opened.length === 0) throw new Error('nothing is sealed here yet: start the gateway first')
   const directory = join(settings.dataDir, 'ca')
   if ((await readSetting(database, 'authority')) === undefined && existsSync(join(directory, 'root.crt'))) {
-    const files = AUTHORITY_FILES.map(
-      async (name) => [name, await readFile(join(directory, name), 'utf8')] as const,
-    )
-    const text = JSON.stringify(Object.fromEntries(await Promise.all(files)))
+    const text = JSON.stringify(await authorityTextsIn(directory))
     opened.push({ column: null, key: 'authority', text, secrets: secretsIn(text, passphrase) })
   }
   return opened

@@ -19,63 +19,6 @@ export interface ListenAddress {
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 export type LogLevel = (typeof LOG_LEVELS)[number]
 
-/** The settings of the environment (docs/protocol.md#settings), defaults filled in, paths absolute. */
-export interface Settings {
-  readonly listen: ListenAddress
-  /** Null: the admin API shares the runtime listener. */
-  readonly adminListen: ListenAddress | null
-  /** Origins that browsers may have the pages of administration from, beside the base URLs. */
-  readonly adminOrigins: readonly string[]
-  /** Networks whose hosts must, and alone may, speak the PROXY protocol. Null: nobody. */
-  readonly balancers: readonly string[] | null
-  /** True: other gateways of the same user may listen at the same addresses (docs/deploying.md#one-port). */
-  readonly reusePort: boolean
-  /** SANs of the server certificate: DNS names and IP addresses. */
-  readonly hostnames: readonly string[]
-  /** Base URLs without a trailing slash. Null: derived from hostnames and port once the port is known. */
-  readonly publicUrls: readonly string[] | null
-  readonly dataDir: string
-  /** The one place of files whose contents may be sent to MCP servers as their secrets. */
-  readonly secretsDir: string
-  /** `sqlite:` and an absolute path, or `postgres://…`. */
-  readonly databaseUrl: string
-  /** From the environment, or the default of the first boot. */
-  readonly org: string
-  readonly trustDomain: string
-  /**
-   * Which of the two the environment names: the other may be named in the browser (docs/dashboard.md#setup).
-   */
-  readonly named: { readonly org: boolean; readonly trustDomain: boolean }
-  readonly adminSecret: string | null
-  readonly keyPassphrase: string | null
-  /** The token that only reads `/metrics`. Null: only operators may. */
-  readonly metricsToken: string | null
-  /** Null: the mode of the dpop plugin's file counts. */
-  readonly egressDpopMode: DpopMode | null
-  readonly allowPrivateUpstreams: boolean
-  /** True: the SQLite file may lie on a network file system. */
-  readonly allowNetworkDisk: boolean
-  /** The free bytes that are kept for allowed calls. Null: by the size of the file system. */
-  readonly diskReserveBytes: number | null
-  /**
-   * The URL that changed federated agents are pushed to (spec §3): https, or http to this machine. Null: none
-   * is pushed.
-   */
-  readonly federationUrl: string | null
-  readonly pluginsDir: string
-  readonly logLevel: LogLevel
-  readonly shutdownGraceS: number
-  /** The time after SIGTERM in which `/ready` is 503 and calls are still taken. */
-  readonly drainDelayMs: number
-  readonly tlsMinVersion: 'TLSv1.3' | 'TLSv1.2'
-  /** False: TLS writes through a stream, not to the socket itself. */
-  readonly tlsDirect: boolean
-  /** The bytes that bodies and answers may hold at once, in MiB. Null: by the memory there is. */
-  readonly heldMib: number | null
-  /** One principal's part, in MiB. Null: half of them. */
-  readonly heldPerPrincipalMib: number | null
-}
-
 /** A setting that cannot be obeyed: the message is one sentence for the operator and holds no secret. */
 export class SettingsError extends Error {
   override readonly name = 'SettingsError'
@@ -125,7 +68,7 @@ const VARIABLES: readonly string[] = [
  * of `…_FILE`, which their group may read and nobody else. Relative paths start at `cwd`. Does NOT check that
  * directories exist or that addresses can be bound.
  */
-export function readSettings(env: EnvironmentVariables, cwd: string): Settings {
+export function readSettings(env: EnvironmentVariables, cwd: string) {
   refuseUnknown(env)
   const listen = address('MCP_PROXY_LISTEN', env.MCP_PROXY_LISTEN || '127.0.0.1:9443')
   const dataDir = resolve(cwd, env.MCP_PROXY_DATA_DIR || 'data')
@@ -136,39 +79,68 @@ export function readSettings(env: EnvironmentVariables, cwd: string): Settings {
   const adminListen = adminAddress(env, listen)
   return {
     listen,
+    /** Null: the admin API shares the runtime listener. */
     adminListen,
+    /** Origins that browsers may have the pages of administration from, beside the base URLs. */
     adminOrigins: list(env, 'MCP_PROXY_ADMIN_ORIGINS', adminOrigin) ?? [],
+    /** Networks whose hosts must, and alone may, speak the PROXY protocol. Null: nobody. */
     balancers: list(env, 'MCP_PROXY_PROXY_PROTOCOL', network),
+    /** True: other gateways of the same user may listen at the same addresses (docs/deploying.md#one-port). */
     reusePort: reusePort(env, database, listen, adminListen),
+    /** SANs of the server certificate: DNS names and IP addresses. */
     hostnames: list(env, 'MCP_PROXY_HOSTNAMES', hostname) ?? ['localhost', '127.0.0.1', '::1'],
+    /** Base URLs without a trailing slash. Null: derived from hostnames and port once the port is known. */
     publicUrls: list(env, 'MCP_PROXY_PUBLIC_URLS', publicUrl),
     dataDir,
+    /** The one place of files whose contents may be sent to MCP servers as their secrets. */
     secretsDir: secretsDir(env.MCP_PROXY_SECRETS_DIR, dataDir, cwd),
+    /** `sqlite:` and an absolute path, or `postgres://…`. */
     databaseUrl: database,
+    /** From the environment, or the default of the first boot. */
     org: organisation(env),
     trustDomain: readMatching(env, 'MCP_PROXY_TRUST_DOMAIN', 'sallyport.local', TRUST_DOMAIN_PATTERN),
+    /**
+     * Which of the two the environment names: the other may be named in the browser (docs/dashboard.md#setup).
+     */
     named: { org: Boolean(env.MCP_PROXY_ORG), trustDomain: Boolean(env.MCP_PROXY_TRUST_DOMAIN) },
     adminSecret: secret(env, 'MCP_PROXY_ADMIN_SECRET', cwd),
     keyPassphrase: secret(env, 'MCP_PROXY_KEY_PASSPHRASE', cwd),
+    /** The token that only reads `/metrics`. Null: only operators may. */
     metricsToken: metricsToken(env, cwd),
+    /** Null: the mode of the dpop plugin's file counts. */
     egressDpopMode: dpopMode(env),
     allowPrivateUpstreams: choice(env, 'MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS', ['false', 'true']) === 'true',
+    /** True: the SQLite file may lie on a network file system. */
     allowNetworkDisk: choice(env, 'MCP_PROXY_ALLOW_NETWORK_DISK', ['false', 'true']) === 'true',
+    /** The free bytes that are kept for allowed calls. Null: by the size of the file system. */
     diskReserveBytes: env.MCP_PROXY_DISK_RESERVE_MIB
       ? (wholeNumber(env, 'MCP_PROXY_DISK_RESERVE_MIB', 999_999_999) ?? 0) * 1_048_576
       : null,
+    /**
+     * The URL that changed federated agents are pushed to (spec §3): https, or http to this machine. Null: none
+     * is pushed.
+     */
     federationUrl: federationUrl(env.MCP_PROXY_FEDERATION_URL),
     pluginsDir: resolve(cwd, env.MCP_PROXY_PLUGINS_DIR || 'plugins/config'),
     logLevel: choice(env, 'MCP_PROXY_LOG_LEVEL', LOG_LEVELS) ?? 'info',
     shutdownGraceS: wholeNumber(env, 'MCP_PROXY_SHUTDOWN_GRACE_S', 3600) ?? 30,
+    /** The time after SIGTERM in which `/ready` is 503 and calls are still taken. */
     drainDelayMs: wholeNumber(env, 'MCP_PROXY_DRAIN_DELAY_MS', 600_000) ?? 0,
-    tlsMinVersion: `TLSv${choice(env, 'MCP_PROXY_TLS_MIN_VERSION', ['1.3', '1.2']) ?? '1.3'}`,
+    tlsMinVersion: `TLSv${choice(env, 'MCP_PROXY_TLS_MIN_VERSION', ['1.3', '1.2']) ?? '1.3'}` as const,
+    /** False: TLS writes through a stream, not to the socket itself. */
     tlsDirect: choice(env, 'MCP_PROXY_TLS_DIRECT', ['true', 'false']) !== 'false',
-    // A caller may hold no more than it leaves free, and the longest body, of 32 MiB, must fit.
+    /**
+     * The bytes that bodies and answers may hold at once, in MiB. Null: by the memory there is. A caller may
+     * hold no more than it leaves free, and the longest body, of 32 MiB, must fit.
+     */
     heldMib: wholeNumber(env, 'MCP_PROXY_HELD_MIB', 1_048_576, 64),
+    /** One principal's part, in MiB. Null: half of them. */
     heldPerPrincipalMib: wholeNumber(env, 'MCP_PROXY_HELD_PER_PRINCIPAL_MIB', 1_048_576, 32),
   }
 }
+
+/** The settings of the environment (docs/protocol.md#settings), defaults filled in, paths absolute. */
+export type Settings = Readonly<ReturnType<typeof readSettings>>
 
 function mustBe(name: string, what: string, got: string): SettingsError {
   return new SettingsError(`${name} must be ${what}, got ${shownValue(got)}`)

@@ -51,7 +51,8 @@ function parseStored(text: string): StoredAuthority {
   return stored as unknown as StoredAuthority
 }
 
-async function textsIn(directory: string): Promise<AuthorityTexts> {
+/** Reads the files of a CA in a directory. */
+export async function authorityTextsIn(directory: string): Promise<AuthorityTexts> {
   const texts = AUTHORITY_FILES.map(
     async (name) => [name, await readFile(join(directory, name), 'utf8')] as const,
   )
@@ -78,7 +79,7 @@ export async function fetchAuthority(
   }
   // Opening it says so.
   if (missing.length > 0) return
-  const { 'root.crt': root, 'intermediate.crt': intermediate } = await textsIn(directory)
+  const { 'root.crt': root, 'intermediate.crt': intermediate } = await authorityTextsIn(directory)
   if (root === stored['root.crt'] && intermediate === stored['intermediate.crt']) return
   const replaced = [stored.replaces ?? []].flat()
   if (![root, intermediate].some((pem) => replaced.includes(textDigest(pem)))) {
@@ -153,7 +154,10 @@ export class SharedRotation {
 
   /** Reads the CAs in use: from the database, or else from the data directory. */
   readonly read = async (): Promise<SharedAuthority> =>
-    (await readSharedAuthority(this.#database)) ?? { text: undefined, stored: await textsIn(this.#directory) }
+    (await readSharedAuthority(this.#database)) ?? {
+      text: undefined,
+      stored: await authorityTextsIn(this.#directory),
+    }
 
   /** Makes the CA that comes next. Stores nothing. Throws as `createAuthority` and {@link requireCurrent} do. */
   readonly prepare = async (
@@ -191,7 +195,7 @@ export async function publishAuthority(
   directory: string,
   at: number,
 ): Promise<void> {
-  const value = JSON.stringify(await textsIn(directory))
+  const value = JSON.stringify(await authorityTextsIn(directory))
   await ledger.commit({ statements: [insertSetting(database, 'authority', value, at)], entries: [] })
 }
 
