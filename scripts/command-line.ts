@@ -1,18 +1,21 @@
 import type { CommandVerb } from './command.ts'
 import { print, printError, printNotice, printVerbatim } from './print.ts'
 
-export interface VerbRow {
-  readonly summary: string
-  /** Only the verb that is asked for is loaded. */
-  readonly load: () => Promise<{ readonly verb: Pick<CommandVerb, 'run'> }>
-}
+type LoadedVerb = Pick<CommandVerb, 'run'>
+
+/** A verb, or several by their names. Only the one that is asked for is loaded. */
+type LoadVerb = () => Promise<
+  { readonly verb: LoadedVerb } | { readonly verbs: Readonly<Record<string, LoadedVerb>> }
+>
+
+export type VerbRow = readonly [summary: string, load: LoadVerb]
 
 type Verbs = Readonly<Record<string, VerbRow>>
 
 const helpOf = (verbs: Verbs): string => `usage: sallyport VERB [options]
 
 ${Object.entries(verbs)
-  .map(([name, { summary }]) => `  ${name.padEnd(20)}${summary}`)
+  .map(([name, [summary]]) => `  ${name.padEnd(20)}${summary}`)
   .join('\n')}
 
   sallyport VERB --help explains one; --version prints the version.
@@ -37,13 +40,20 @@ export async function commandLine(
     return 0
   }
   const row = Object.hasOwn(verbs, name) ? verbs[name] : undefined
-  return row ? run(row, args, check) : unknownVerb(name, Object.keys(verbs))
+  return row ? run(name, row, args, check) : unknownVerb(name, Object.keys(verbs))
 }
 
-async function run({ load }: VerbRow, args: readonly string[], check: () => void): Promise<number> {
+async function run(
+  name: string,
+  [, load]: VerbRow,
+  args: readonly string[],
+  check: () => void,
+): Promise<number> {
   try {
     check()
-    const { verb } = await load()
+    const loaded = await load()
+    const verb = 'verb' in loaded ? loaded.verb : loaded.verbs[name]
+    if (!verb) throw new Error(`${name} is no verb of its file`)
     return await verb.run(args)
   } catch (error) {
     printError('sallyport', error)

@@ -19,6 +19,29 @@ export type OptionValues<O extends VerbOptions> = ReturnType<
   typeof parseArgs<{ readonly options: O; readonly allowPositionals: true }>
 >['values']
 
+/**
+ * The positional arguments that a text such as `NAME URL`, `NAME [TOOL]` or `NAME ID…` names. Of a text that
+ * is not known before it runs: any.
+ */
+export type NamedArguments<T extends string> = string extends T
+  ? readonly string[]
+  : T extends `${infer First} ${infer Rest}`
+    ? readonly [...NamedArguments<First>, ...NamedArguments<Rest>]
+    : T extends `[${string}]`
+      ? readonly [string?]
+      : T extends `${string}…`
+        ? readonly string[]
+        : T extends ''
+          ? readonly []
+          : readonly [string]
+
+export interface ArgumentRules<T extends string> {
+  /** The positional arguments, e.g. `NAME [TOOL]`. Empty: there are none. */
+  readonly takes: T
+  /** The sentence if other arguments are given than `takes` names. Without it they are not counted. */
+  readonly misuse?: string
+}
+
 export interface ErrorReporting {
   /** The first word of each error. */
   readonly as: string
@@ -28,11 +51,9 @@ export interface ErrorReporting {
   readonly failed: number
 }
 
-export interface VerbDefinition<O extends VerbOptions> {
+export interface VerbDefinition<O extends VerbOptions, T extends string> extends Partial<ArgumentRules<T>> {
   /** The program and the verb, e.g. `sallyport agent`. */
   readonly name: string
-  /** The positional arguments, e.g. `NAME`. Without it there are none. */
-  readonly takes?: string
   /** The usage lines after the name, in place of the one that is made from `takes` and `options`. */
   readonly usage?: readonly string[]
   readonly make?: string
@@ -43,7 +64,7 @@ export interface VerbDefinition<O extends VerbOptions> {
   /** Default: one sentence after `sallyport: `, exit code 1. */
   readonly failing?: ErrorReporting
   /** Resolves to the exit code, or to nothing for 0. Throws one sentence. */
-  readonly run: (values: OptionValues<O>, positionals: readonly string[]) => Promise<number | undefined>
+  readonly run: (values: OptionValues<O>, positionals: NamedArguments<T>) => Promise<number | undefined>
 }
 
 export interface CommandVerb {
@@ -60,10 +81,12 @@ export class UnfinishedChange extends Error {}
 
 const UNFINISHED = 3
 
-export function verbOf<const O extends VerbOptions>(definition: VerbDefinition<O>): CommandVerb {
-  const { options, takes, run } = definition
+export function verbOf<const O extends VerbOptions, const T extends string = ''>(
+  definition: VerbDefinition<O, T>,
+): CommandVerb {
+  const { options, run } = definition
   const understood = async (args: readonly string[]) => {
-    const { values, positionals } = parseArguments(options, args, takes !== undefined)
+    const { values, positionals } = parseArguments(options, args, definition)
     return run(values, positionals)
   }
   return verbWithHelp(helpOf(definition), understood, definition.failing)
@@ -99,12 +122,19 @@ export function verbWithHelp(
   }
 }
 
-/** Reads arguments as `parseArgs` does. Throws a {@link WrongUsage} with its sentence. */
-export function parseArguments<const O extends VerbOptions>(
+/** Reads arguments as `parseArgs` does. Throws a {@link WrongUsage} with its sentence, or that of the rules. */
+export function parseArguments<const O extends VerbOptions, T extends string>(
   options: O,
   args: readonly string[],
-  allowPositionals = true,
-): { readonly values: OptionValues<O>; readonly positionals: readonly string[] } {
+  { takes, misuse }: Partial<ArgumentRules<T>>,
+): { readonly values: OptionValues<O>; readonly positionals: NamedArguments<T> } {
+  const { values, positionals } = parsed(options, args, Boolean(takes))
+  if (misuse !== undefined && !isNamed(positionals, takes ?? '')) throw new WrongUsage(misuse)
+  // Counted on the line above.
+  return { values, positionals: positionals as unknown as NamedArguments<T> }
+}
+
+function parsed<const O extends VerbOptions>(options: O, args: readonly string[], allowPositionals: boolean) {
   try {
     const { values, positionals } = parseArgs({ args: [...args], options, allowPositionals })
     // The type does not depend on whether positionals are allowed.
@@ -114,12 +144,20 @@ export function parseArguments<const O extends VerbOptions>(
   }
 }
 
+/** Tells whether these are as many arguments as a text names, and none is empty. */
+function isNamed(positionals: readonly string[], takes: string): boolean {
+  const words = takes.split(' ').filter((word) => word !== '')
+  const least = words.filter((word) => !word.startsWith('[')).length
+  const most = takes.endsWith('…') ? Number.POSITIVE_INFINITY : words.length
+  return positionals.length >= least && positionals.length <= most && !positionals.includes('')
+}
+
 function asksForHelp(args: readonly string[]): boolean {
   const end = args.indexOf('--')
   return args.slice(0, end < 0 ? args.length : end).some((arg) => arg === '--help' || arg === '-h')
 }
 
-function helpOf<O extends VerbOptions>(definition: VerbDefinition<O>): string {
+function helpOf<O extends VerbOptions, T extends string>(definition: VerbDefinition<O, T>): string {
   const { name, about, options, notes, make, usage = [usageOf(definition)] } = definition
   const lines = usage.map((line, i) => `${i === 0 ? 'usage:' : '      '} ${`${name} ${line}`.trimEnd()}`)
   const byMake = make === undefined ? '' : `      (or: ${make})`
@@ -128,7 +166,7 @@ function helpOf<O extends VerbOptions>(definition: VerbDefinition<O>): string {
   return `${parts.join('\n\n')}\n`
 }
 
-function usageOf<O extends VerbOptions>({ takes, options }: VerbDefinition<O>): string {
+function usageOf<O extends VerbOptions, T extends string>({ takes, options }: VerbDefinition<O, T>): string {
   const shown = Object.entries<VerbOption>(options).map(([name, option]) => {
     const flag = flagOf(name, option)
     return option.needed ? flag : `[${flag}]`
@@ -157,6 +195,10 @@ export const IS_PACKAGED = import.meta.filename.endsWith('.js')
  */
 export const commandOf = (make: string, verb: string): string =>
   IS_PACKAGED ? `npx sallyport ${verb}` : `make ${make}`
+
+export const JSON_OPTION = {
+  json: { type: 'boolean', default: false, description: 'as the admin API says it' },
+} as const
 
 export const GATEWAY_OPTION = {
   gateway: { type: 'string', value: 'URL', description: 'instead of the URL in DIR/gateway.json' },

@@ -1,6 +1,5 @@
 import { messageOf } from '../db/support/error-message.ts'
-import { escapeHidden } from '../proxy/visible.ts'
-import { printableLines } from './admin/printable.ts'
+import { escapeHidden, escapeHiddenJson } from '../proxy/visible.ts'
 
 // No other module of the command line writes to an output (test/scripts/print.test.ts): files, answers,
 // errors and the ledger hold words of strangers, and a terminal obeys the text that it prints.
@@ -29,4 +28,25 @@ export function printProgress(text: string | null): void {
 /** Lets a process that serves go on if nobody takes its output: its reader is gone, or the disk is full. */
 export function ignoreOutputErrors(): void {
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
+}
+
+/**
+ * Joins lines for a terminal, which obeys what it prints: every hidden or control character is written as
+ * `\u{1b}`.
+ */
+export const printableLines = (lines: readonly string[]): string =>
+  lines.map((line) => `${escapeHidden(line)}\n`).join('')
+
+/** Writes JSON, indented, with hidden and control characters escaped: it reads back as the same value. */
+export const jsonLines = (value: unknown): readonly string[] =>
+  JSON.stringify(value, null, 2).split('\n').map(escapeHiddenJson)
+
+export function alignColumns(rows: readonly (readonly string[])[]): readonly string[] {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)))
+  return rows.map((row) =>
+    row
+      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .join('  ')
+      .trimEnd(),
+  )
 }

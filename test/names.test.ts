@@ -15,7 +15,7 @@ const NOUNS: ReadonlySet<string> = new Set([
   ...['Enrolled', 'Fetch', 'Identity'],
 ])
 /** Each module of a list, and of a thread, exports its entry by this name. */
-const ENTRIES: ReadonlySet<string> = new Set(['openTasks', 'up', 'verb'])
+const ENTRIES: ReadonlySet<string> = new Set(['openTasks', 'up', 'verb', 'verbs'])
 
 interface Declaration {
   readonly file: string

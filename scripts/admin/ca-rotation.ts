@@ -1,5 +1,6 @@
+import { JSON_OPTION } from '../command.ts'
+import { jsonLines } from '../print.ts'
 import { type AdminCall, expectStatus } from './call.ts'
-import { jsonLines } from './printable.ts'
 import { type PrintLines, subcommandOf } from './subcommand.ts'
 
 const ROTATION = '/v1/admin/ca/rotation'
@@ -66,13 +67,15 @@ const ending = (name: string, about: string) =>
     takes: '',
     about,
     options: FORCE,
-    work: ({ 'dry-run': isDry, force, reason }) => {
+    check: ({ force, reason }) => {
       if (force && reason === undefined) throw new Error('say why: --force --reason TEXT')
+    },
+    run: async ({ call, say, values: { 'dry-run': isDry, force, reason } }) => {
       const query = new URLSearchParams({
         ...(isDry && { dry_run: 'true' }),
         ...(force && reason !== undefined && { force: 'true', reason }),
       }).toString()
-      return (call, say) => step(call, say, query === '' ? name : `${name}?${query}`)
+      await step(call, say, query === '' ? name : `${name}?${query}`)
     },
   })
 
@@ -81,14 +84,12 @@ export const ROTATION_VERBS = {
   status: subcommandOf({
     takes: '',
     about: "the gateway's own CA, the one that replaces it, and who still holds certificates of the old one",
-    options: { json: { type: 'boolean', default: false, description: 'as the admin API says it' } },
-    work:
-      ({ json }) =>
-      async (call, say) => {
-        const body = expectStatus(await call('GET', ROTATION), 200)
-        if (json) say(...jsonLines([body]))
-        else print(say, body)
-      },
+    options: JSON_OPTION,
+    run: async ({ call, say, values: { json } }) => {
+      const body = expectStatus(await call('GET', ROTATION), 200)
+      if (json) say(...jsonLines([body]))
+      else print(say, body)
+    },
   }),
   prepare: subcommandOf({
     takes: '',
@@ -101,16 +102,13 @@ export const ROTATION_VERBS = {
         description: 'a new intermediate under the same root, in place of a new root too',
       },
     },
-    work:
-      ({ intermediate }) =>
-      (call, say) =>
-        step(call, say, 'prepare', { scope: intermediate ? 'intermediate' : 'root' }),
+    run: ({ call, say, values: { intermediate } }) =>
+      step(call, say, 'prepare', { scope: intermediate ? 'intermediate' : 'root' }),
   }),
   issue: subcommandOf({
     takes: '',
     about: 'have the next CA issue: old certificates are accepted still, and renewed at once',
-    options: {},
-    work: () => (call, say) => step(call, say, 'issue'),
+    run: ({ call, say }) => step(call, say, 'issue'),
   }),
   finish: ending('finish', 'end the old CA, and all certificates of it'),
   cancel: ending('cancel', 'take the last of these steps back'),

@@ -4,23 +4,11 @@ import type { VerbRow } from '../command-line.ts'
 import { refuseOldNode } from './needed-node.ts'
 
 const VERBS: Readonly<Record<string, VerbRow>> = {
-  enroll: {
-    summary: 'enroll an agent over the network: byoca, spiffe or mint',
-    load: () => import('../verbs/enroll.ts'),
-  },
-  connect: {
-    summary: 'the sidecar: plain loopback HTTP in, mTLS and DPoP out',
-    load: () => import('../verbs/connect.ts'),
-  },
-  renew: {
-    summary: 'renew the certificate of an identity before it ends',
-    load: () => import('../verbs/renew.ts'),
-  },
-  receipt: {
-    summary: 'fetch the proof of one call, for its caller',
-    load: () => import('../verbs/receipt.ts'),
-  },
-  env: { summary: 'print the settings for common clients', load: () => import('../verbs/env.ts') },
+  enroll: ['enroll an agent over the network: byoca, spiffe or mint', () => import('../verbs/enroll.ts')],
+  connect: ['the sidecar: plain loopback HTTP in, mTLS and DPoP out', () => import('../verbs/connect.ts')],
+  renew: ['renew the certificate of an identity before it ends', () => import('../verbs/renew.ts')],
+  receipt: ['fetch the proof of one call, for its caller', () => import('../verbs/receipt.ts')],
+  env: ['print the settings for common clients', () => import('../verbs/env.ts')],
 }
 
 process.exitCode = await main()

@@ -1,6 +1,5 @@
 import { createWriteStream } from 'node:fs'
 import { join } from 'node:path'
-import { readyUrl } from '../ready-line.ts'
 import { startTied, type TiedProcess } from './tied.ts'
 
 export type SharedEnvironment = Readonly<Record<string, string>>
@@ -25,11 +24,22 @@ export async function startReplica(
 ): Promise<GatewayReplica> {
   const dataDir = join(directory, name)
   const log = join(directory, `${name}.log`)
+  const env = { ...shared, MCP_PROXY_LISTEN: '127.0.0.1:0', MCP_PROXY_DATA_DIR: dataDir }
+  const { url, tied } = await startGatewayProcess(log, { ...ownEnvironment(), ...env })
+  if (url !== null) return { name, url, dataDir, log, tied }
+  throw new Error(`${name} did not start: ${complaintIn(tied.output())} (${log})`)
+}
+
+/** Starts a gateway. Its output goes to the file `log`. Resolves when it is ready, or with null if it has ended. */
+export async function startGatewayProcess(
+  log: string,
+  env: NodeJS.ProcessEnv,
+): Promise<{ readonly url: string | null; readonly tied: TiedProcess }> {
   const file = createWriteStream(log, { mode: 0o600 })
-  const ready = Promise.withResolvers<string>()
+  const ready = Promise.withResolvers<string | null>()
   let rest = ''
   const tied = await startTied(process.execPath, ['--disable-sigusr1', '--max-semi-space-size=16', MAIN], {
-    env: { ...ownEnvironment(), ...shared, MCP_PROXY_LISTEN: '127.0.0.1:0', MCP_PROXY_DATA_DIR: dataDir },
+    env,
     onOutput: (piece) => {
       file.write(piece)
       if (rest === READY) return
@@ -41,15 +51,23 @@ export async function startReplica(
       ready.resolve(url)
     },
   })
-  void tied.ended.then(({ output }) => {
+  void tied.ended.then(() => {
     file.end()
-    ready.reject(new Error(`${name} did not start: ${complaintIn(output)} (${log})`))
+    ready.resolve(null)
   })
-  return { name, url: await ready.promise, dataDir, log, tied }
+  return { url: await ready.promise, tied }
 }
 
 /** No piece of a line: the ready line has been read. */
 const READY = '\n'
+
+/** Reads the line `{"msg":"ready","url":…}` (docs/protocol.md#ready-line); null for a line of its log. */
+export function readyUrl(line: string): string | null {
+  if (!line.startsWith('{"msg":"ready"')) return null
+  const message: unknown = JSON.parse(line)
+  const url = typeof message === 'object' && message !== null && 'url' in message ? message.url : null
+  return typeof url === 'string' ? url : null
+}
 
 /** The gateway's own settings are the cluster's to choose, save those of its work on calls. */
 const ITS_OWN =

@@ -7,10 +7,10 @@ import { writePrivateFile } from '../../certs/authority/key-store.ts'
 import { errorCode } from '../../plugins/operator-files/secret-file.ts'
 import { openControl } from '../../proxy/http/control-socket.ts'
 import { freePort, isPortFree } from '../free-port.ts'
-import { interruption } from '../interruption.ts'
 import { startDatabase } from './database.ts'
 import { type ClusterBalancer, haproxyProgram, startBalancer } from './haproxy.ts'
 import { type GatewayReplica, type SharedEnvironment, startReplica } from './replica.ts'
+import { interruption } from './tied.ts'
 
 interface ClusterView {
   readonly directory: string

@@ -1,5 +1,17 @@
 import { spawn } from 'node:child_process'
 import { text } from 'node:stream/consumers'
+/**
+ * Aborts at Ctrl-C, SIGTERM, or when nobody reads on. `why`: the reason; if nobody reads, it is standard
+ * output's error.
+ */
+export function interruption(why: string): AbortSignal {
+  const controller = new AbortController()
+  const abort = (): void => controller.abort(new Error(why))
+  process.once('SIGINT', abort)
+  process.once('SIGTERM', abort)
+  process.stdout.on('error', (error) => controller.abort(error))
+  return controller.signal
+}
 
 export interface TiedProcess {
   /** The program's own, not that of the shell which watches over it. */

@@ -4,8 +4,7 @@ import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { Agent, fetch, type RequestInfo, type RequestInit } from 'undici'
 import { messageOf } from '../../db/support/error-message.ts'
-import type { DemoGateway } from './gateway.ts'
-import type { MockProvider } from './provider.ts'
+import type { DemoGateway, MockProvider } from './gateway.ts'
 
 export interface DemoAgent {
   readonly id: string

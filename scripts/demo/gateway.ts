@@ -1,15 +1,66 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { createWriteStream } from 'node:fs'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
+import { LLMock } from '@copilotkit/aimock'
 import { Agent, fetch } from 'undici'
+import { startGatewayProcess } from '../cluster/replica.ts'
 import { isPortFree } from '../free-port.ts'
-import { readyUrl } from '../ready-line.ts'
-import { demoOperatorFiles, type MockProvider } from './provider.ts'
+
+export interface MockProvider {
+  readonly url: string
+  /** The one key it answers to. */
+  readonly key: string
+  /** The status of each LLM call that came, in order. */
+  readonly answered: () => readonly number[]
+  readonly stop: () => Promise<void>
+}
+
+const SAID = 'Hello from the provider behind the gateway.'
+const STREAMED = 'Each piece of this answer is passed on the moment it comes.'
+
+export async function startMockProvider(): Promise<MockProvider> {
+  const key = `sk-demo-${randomBytes(12).toString('hex')}`
+  const mock = new LLMock({ port: 0, host: '127.0.0.1', auth: { apiKeys: [key] } })
+  const usage = { prompt_tokens: 8, completion_tokens: 14, input_tokens: 8, output_tokens: 14 }
+  mock.onMessage('slowly', { content: STREAMED, usage }, { chunkSize: 8, latency: 60 })
+  mock.onMessage(/./, { content: SAID, usage }, { chunkSize: 8, latency: 60 })
+  const url = await mock.start()
+  return {
+    url,
+    key,
+    answered: () =>
+      mock
+        .getRequests()
+        .filter(({ method }) => method === 'POST')
+        .map(({ response }) => response.status),
+    stop: () => mock.stop(),
+  }
+}
+
+/** The operator files of a gateway before the mock. The key comes from the environment. */
+const demoOperatorFiles = (url: string): Readonly<Record<string, string>> => ({
+  '10-pin.yaml': 'plugin: pin\n',
+  '20-dpop.yaml': 'plugin: dpop\negress_dpop_mode: optional\n',
+  '30-capability.yaml': 'plugin: capability\n',
+  '40-audit.yaml': 'plugin: audit\n',
+  '50-llm.yaml': `plugin: llm
+providers:
+  - name: openai
+    dialect: openai
+    base_url: ${url}/v1
+    api_key: \${env:DEMO_PROVIDER_KEY}
+    models: ["gpt-*"]
+  - name: anthropic
+    dialect: anthropic
+    base_url: ${url}/v1
+    api_key: \${env:DEMO_PROVIDER_KEY}
+    models: ["claude-*"]
+`,
+  '60-mcp.yaml': 'plugin: mcp\n',
+})
 
 export interface DemoGateway {
   readonly url: string
@@ -61,13 +112,16 @@ export async function startDemoGateway({
     MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS: 'true',
     MCP_PROXY_SHUTDOWN_GRACE_S: '2',
   }
-  const child = spawn(process.execPath, [fileOf('../../proxy/main.ts')], {
-    env,
-    cwd: directory,
-    stdio: 'pipe',
+  const { url, tied } = await startGatewayProcess(join(directory, 'gateway.log'), env)
+  const ended = tied.ended.then(({ code, output }) => {
+    // Lines of the log are JSON.
+    const complaint = output
+      .trim()
+      .split('\n')
+      .findLast((line) => !line.startsWith('{'))
+    return `the gateway ended (exit code ${code}): ${complaint ?? ''}`
   })
-  const ended = endOf(child)
-  const url = await Promise.race([ready(child, join(directory, 'gateway.log')), ended.then(complain)])
+  if (url === null) throw new Error(await ended)
   return {
     url,
     directory,
@@ -79,11 +133,14 @@ export async function startDemoGateway({
       return { stops: code === WOULD_REFUSE, out }
     },
     ended,
-    stop: () => stop(child),
+    stop: async () => {
+      tied.signal('SIGTERM')
+      await tied.ended
+    },
   }
 }
 
-const fileOf = (path: string): string => join(import.meta.dirname, path)
+const SALLYPORT = join(import.meta.dirname, '../sallyport.ts')
 
 const WOULD_REFUSE = 3
 
@@ -93,7 +150,7 @@ async function runVerb(
   env: NodeJS.ProcessEnv,
   accepted: readonly number[] = [0],
 ): Promise<{ readonly code: number; readonly out: string }> {
-  const child = spawn(process.execPath, [fileOf('../sallyport.ts'), verb, ...args], { env, stdio: 'pipe' })
+  const child = spawn(process.execPath, [SALLYPORT, verb, ...args], { env, stdio: 'pipe' })
   const [out, err] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'close')])
   const code = child.exitCode ?? -1
   if (accepted.includes(code)) return { code, out }
@@ -112,43 +169,6 @@ async function writeOperatorFiles(directory: string, providerUrl: string): Promi
   for (const [name, yaml] of Object.entries(demoOperatorFiles(providerUrl))) {
     await writeFile(join(directory, 'config', name), yaml)
   }
-}
-
-/** Waits for the ready line. All that the gateway logs goes to a file in the scratch directory. */
-function ready(child: ChildProcess, logFile: string): Promise<string> {
-  const log = createWriteStream(logFile, { mode: 0o600 })
-  child.stderr?.pipe(log, { end: false })
-  child.stdout?.pipe(log, { end: false })
-  return new Promise((resolve) => {
-    if (!child.stdout) return
-    const lines = createInterface(child.stdout)
-    lines.on('line', (line) => {
-      const url = readyUrl(line)
-      if (url === null) return
-      lines.removeAllListeners('line')
-      resolve(url)
-    })
-  })
-}
-
-async function endOf(child: ChildProcess): Promise<string> {
-  let complaint = ''
-  child.stderr?.on('data', (chunk: Buffer) => {
-    complaint = chunk.toString().trim().split('\n').at(-1) ?? ''
-  })
-  const [code, signal] = await once(child, 'close')
-  return `the gateway ended (${signal ?? `exit code ${code}`}): ${complaint}`
-}
-
-function complain(why: string): never {
-  throw new Error(why)
-}
-
-async function stop(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return
-  const ended = once(child, 'exit')
-  child.kill('SIGTERM')
-  await ended
 }
 
 function adminOf(url: string, directory: string, secret: string): DemoGateway['admin'] {

@@ -6,12 +6,11 @@ import type { Client } from '@modelcontextprotocol/client'
 import type { AuditRow } from '../../db/ledger/read/read.ts'
 import { isObject, type JsonObject, type JsonValue } from '../../db/support/json.ts'
 import { errorCode } from '../../plugins/operator-files/secret-file.ts'
-import { interruption } from '../interruption.ts'
+import { interruption } from '../cluster/tied.ts'
 import type { DemoAgent } from './calls.ts'
 import { demoRow, playCalls, type SayLine } from './calls.ts'
-import { type DemoGateway, startDemoGateway } from './gateway.ts'
+import { type DemoGateway, startDemoGateway, startMockProvider } from './gateway.ts'
 import { playAllowedCall, playMcp } from './mcp.ts'
-import { startMockProvider } from './provider.ts'
 
 /** The time that the last outcome rows may take, which are written after the caller has the answer. ms. */
 const OUTCOMES_MS = 5_000

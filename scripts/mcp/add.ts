@@ -1,12 +1,23 @@
-import { subcommandOf } from '../admin/subcommand.ts'
-import { bindTo } from './bind.ts'
+import { messageOf } from '../../db/support/error-message.ts'
+import { type AdminCall, expectStatus } from '../admin/call.ts'
+import { type AdminSubcommand, type PrintLines, subcommandOf } from '../admin/subcommand.ts'
 import { demandOf, skippedLines, toolTotals, unknownLines } from './lines.ts'
-import { mcpCommand, RESOURCES_PATH, type ResourceDetailView, resourceFromAnswer } from './resources.ts'
+import {
+  BINDINGS_PATH,
+  fetchBindings,
+  mcpCommand,
+  RESOURCES_PATH,
+  type ResourceDetailView,
+  type ResourceView,
+  resourceFromAnswer,
+  resourceNamed,
+} from './resources.ts'
 
 /** A server that could not be read is registered all the same, and reported. */
 export const addCommand = subcommandOf({
   takes: 'NAME URL',
   about: 'register a server; its tools are read and pinned as they are now',
+  misuse: `give a name and the URL of the server: ${mcpCommand('add NAME URL')}`,
   options: {
     capability: {
       type: 'string',
@@ -40,9 +51,8 @@ export const addCommand = subcommandOf({
       description: 'let this principal reach it; may be repeated',
     },
   },
-  work: (values, [name, url, ...rest]) => {
-    if (!name || !url || rest.length > 0)
-      throw new Error(`give a name and the URL of the server: ${mcpCommand('add NAME URL')}`)
+  check: ({ 'tool-capability': pairs = [] }) => capabilities(pairs),
+  run: async ({ call, say, values, args: [name, url], checked: toolCapabilities }) => {
     const body = {
       name,
       endpoint_url: url,
@@ -50,14 +60,12 @@ export const addCommand = subcommandOf({
       auth_type: values.auth,
       auth_secret_ref: values.secret,
       required_capability: values.capability,
-      tool_capabilities: capabilities(values['tool-capability'] ?? []),
+      tool_capabilities: toolCapabilities,
       allowed_domains: values['allowed-domain'],
     }
-    return async (call, say) => {
-      const resource = resourceFromAnswer(await call('POST', RESOURCES_PATH, body), 201)
-      say(...registeredLines(resource))
-      await bindTo(call, say, resource, values.bind ?? [])
-    }
+    const resource = resourceFromAnswer(await call('POST', RESOURCES_PATH, body), 201)
+    say(...registeredLines(resource))
+    await bindTo(call, say, resource, values.bind ?? [])
   },
 })
 
@@ -90,4 +98,71 @@ function registeredLines(resource: ResourceDetailView): readonly string[] {
   lines.push(`read ${name}: ${toolTotals(tools)}, pinned as they are now`)
   if (flagged > 0) lines.push(`${flagged} of them should be looked at: ${mcpCommand(`show ${name}`)}`)
   return [...lines, ...skippedLines(resource), ...unknownLines(resource)]
+}
+
+const CONFLICT = 409
+
+export const bindCommand = withIds(
+  'bind',
+  'let agents, users or workloads reach it, each with the capabilities that it holds',
+  bindTo,
+)
+
+/** `mcp unbind`: ends what {@link bindCommand} began. */
+export const unbindCommand = withIds('unbind', 'takes effect on the next call', unbindFrom)
+
+type WithIds = (
+  call: AdminCall,
+  say: PrintLines,
+  resource: ResourceView,
+  ids: readonly string[],
+) => Promise<void>
+
+function withIds(name: string, about: string, work: WithIds): AdminSubcommand {
+  return subcommandOf({
+    takes: 'NAME ID…',
+    about,
+    misuse: `name the server and the principals: ${mcpCommand(`${name} NAME ID…`)}`,
+    run: async ({ call, say, args: [server, ...ids] }) =>
+      work(call, say, await resourceNamed(call, server), ids),
+  })
+}
+
+/** Binds principals one after the other, each printed. Throws at the first that is refused. */
+async function bindTo(
+  call: AdminCall,
+  say: PrintLines,
+  { name, resource_id }: ResourceView,
+  ids: readonly string[],
+): Promise<void> {
+  for (const id of ids) {
+    const answer = await call('POST', BINDINGS_PATH, { agent_id: id, resource_id })
+    if (answer.status === CONFLICT) throw new Error(`${id} is already bound to ${name}`)
+    withPrincipalId(id, () => expectStatus(answer, 201))
+    say(`${id} is bound to ${name}`)
+  }
+}
+
+async function unbindFrom(
+  call: AdminCall,
+  say: PrintLines,
+  resource: ResourceView,
+  ids: readonly string[],
+): Promise<void> {
+  for (const id of ids) {
+    const found = (await fetchBindings(call, resource)).find(({ agent_id: bound }) => bound === id)
+    if (!found) throw new Error(`${id} is not bound to ${resource.name}`)
+    const answer = await call('DELETE', `${BINDINGS_PATH}/${encodeURIComponent(found.binding_id)}`)
+    withPrincipalId(id, () => expectStatus(answer, 204))
+    say(`${id} is no longer bound to ${resource.name}`)
+  }
+}
+
+/** Names the principal in the service's sentence, which names a field alone. */
+function withPrincipalId(id: string, check: () => unknown): void {
+  try {
+    check()
+  } catch (error) {
+    throw new Error(`${id}: ${messageOf(error)}`, { cause: error })
+  }
 }

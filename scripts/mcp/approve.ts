@@ -16,10 +16,11 @@ import {
  * Shows a waiting definition whole with its differences, asks, and approves or rejects exactly that: by its
  * digest, and by `If-Match` of the server.
  */
-const decidingCommand = (verb: 'approve' | 'reject', takes: string, about: string) =>
+const decidingCommand = (verb: 'approve' | 'reject', takes: 'NAME TOOL' | 'NAME [TOOL]', about: string) =>
   subcommandOf({
     takes,
     about,
+    misuse: `name the server, and the tool: ${mcpCommand(`${verb} ${takes}`)}`,
     options: {
       digest: {
         type: 'string',
@@ -28,18 +29,14 @@ const decidingCommand = (verb: 'approve' | 'reject', takes: string, about: strin
       },
       yes: { type: 'boolean', default: false, description: `${verb} whatever is shown, without asking` },
     },
-    work: ({ digest: chosen, yes }, [name, toolName, ...rest]) => {
-      if (!name || toolName === '' || rest.length > 0 || (verb === 'reject' && toolName === undefined))
-        throw new Error(`name the server, and the tool: ${mcpCommand(`${verb} ${takes}`)}`)
-      return async (call, say) => {
-        const { resource, etag: ifMatch } = await readResourceNamed(call, name)
-        const { path, digest, lines, what, question } = waitingIn(resource, toolName)
-        say(...lines)
-        if (chosen === undefined && !yes) await ask(verb === 'approve' ? question : `Reject ${what}?`)
-        const at = `${resourcePath(resource.resource_id)}/${path}/${verb}`
-        expectStatus(await call('POST', at, { digest: chosen ?? digest }, { ifMatch }), 200)
-        say(verb === 'approve' ? `approved ${what} as shown` : `rejected ${what}: it stays in quarantine`)
-      }
+    run: async ({ call, say, values: { digest: chosen, yes }, args: [name, toolName] }) => {
+      const { resource, etag: ifMatch } = await readResourceNamed(call, name)
+      const { path, digest, lines, what, question } = waitingIn(resource, toolName)
+      say(...lines)
+      if (chosen === undefined && !yes) await ask(verb === 'approve' ? question : `Reject ${what}?`)
+      const at = `${resourcePath(resource.resource_id)}/${path}/${verb}`
+      expectStatus(await call('POST', at, { digest: chosen ?? digest }, { ifMatch }), 200)
+      say(verb === 'approve' ? `approved ${what} as shown` : `rejected ${what}: it stays in quarantine`)
     },
   })
 

@@ -1,4 +1,4 @@
-import { alignColumns, jsonLines } from '../admin/printable.ts'
+import { alignColumns, jsonLines } from '../print.ts'
 import type { BindingView, ResourceDetailView, ResourceView, ToolDetailView, ToolView } from './resources.ts'
 import { mcpCommand } from './resources.ts'
 

@@ -17,11 +17,8 @@ export function onServer(
   return subcommandOf({
     takes: 'NAME',
     about,
-    options: {},
-    work: (_, [server, ...rest]) => {
-      if (!server || rest.length > 0) throw new Error(`name the server: ${mcpCommand(`${name} NAME`)}`)
-      return async (call, say) => work(call, say, await resourceNamed(call, server))
-    },
+    misuse: `name the server: ${mcpCommand(`${name} NAME`)}`,
+    run: async ({ call, say, args: [server] }) => work(call, say, await resourceNamed(call, server)),
   })
 }
 

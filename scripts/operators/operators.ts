@@ -1,7 +1,7 @@
 import { nearestName } from '../../plugins/operator-files/nearest-name.ts'
 import { ADMIN_CAPABILITIES, isOperatorSet, OPERATOR_SETS } from '../../plugins/operators/capabilities.ts'
 import { type AdminCall, expectStatus } from '../admin/call.ts'
-import { capabilitiesIn } from '../command.ts'
+import { capabilitiesIn, type OptionValues } from '../command.ts'
 
 export interface OperatorView {
   readonly principal_id: string
@@ -53,20 +53,6 @@ async function findUnlisted(
   return status === 200 ? (body as OperatorView) : null
 }
 
-/** The set that `--role` or `--caps` says. Undefined if neither does. Throws one sentence. */
-export function requestedSet(
-  role: string | undefined,
-  caps: string | undefined,
-): readonly string[] | undefined {
-  if (role !== undefined && caps !== undefined) throw new Error('use --role or --caps, not both')
-  if (caps !== undefined) return capabilitiesIn(caps)
-  if (role === undefined) return undefined
-  if (isOperatorSet(role)) return OPERATOR_SETS[role]
-  throw new Error(
-    `--role must be one of ${Object.keys(OPERATOR_SETS).join(', ')}, got ${JSON.stringify(role)}; or use --caps ${ADMIN_CAPABILITIES.slice(0, 2).join(',')}`,
-  )
-}
-
 export const SET_OPTIONS = {
   role: {
     type: 'string',
@@ -75,3 +61,14 @@ export const SET_OPTIONS = {
   },
   caps: { type: 'string', value: 'A,B', description: `instead of a role: ${ADMIN_CAPABILITIES.join(',')}` },
 } as const
+
+/** The set that `--role` or `--caps` says. Throws one sentence if neither does, or both. */
+export function requestedSet({ role, caps }: OptionValues<typeof SET_OPTIONS>): readonly string[] {
+  if (role !== undefined && caps !== undefined) throw new Error('use --role or --caps, not both')
+  if (caps !== undefined) return capabilitiesIn(caps)
+  if (role === undefined) throw new Error('give its capabilities: --role viewer, or --caps admin.read')
+  if (isOperatorSet(role)) return OPERATOR_SETS[role]
+  throw new Error(
+    `--role must be one of ${Object.keys(OPERATOR_SETS).join(', ')}, got ${JSON.stringify(role)}; or use --caps ${ADMIN_CAPABILITIES.slice(0, 2).join(',')}`,
+  )
+}

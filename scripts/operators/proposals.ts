@@ -1,7 +1,8 @@
 import type { Rehearsal } from '../../proxy/admin/conditions/rehearsed.ts'
 import { type AdminCall, expectStatus } from '../admin/call.ts'
-import { alignColumns, jsonLines } from '../admin/printable.ts'
 import { type AdminSubcommand, subcommandOf } from '../admin/subcommand.ts'
+import { JSON_OPTION } from '../command.ts'
+import { alignColumns, jsonLines } from '../print.ts'
 
 interface ProposalView {
   readonly id: string
@@ -34,20 +35,18 @@ export const proposalsCommand = subcommandOf({
       default: 'open',
       description: 'open, confirmed, declined, expired or void',
     },
-    json: { type: 'boolean', default: false, description: 'as the admin API says it' },
+    ...JSON_OPTION,
   },
-  work:
-    ({ status, json }) =>
-    async (call, say) => {
-      const all = await fetchProposals(call, status)
-      if (json) return say(...jsonLines(all))
-      if (all.length === 0) return say(status === 'open' ? 'nothing is waiting' : `none is ${status}`)
-      const refused = await Promise.all(all.map((one) => refusedBy(call, one)))
-      const rows = all.map((one, at) => [
-        ...[one.id, one.by, one.action, one.expires_at, refused[at] ?? '', changeText(one)],
-      ])
-      say(...alignColumns([['ID', 'BY', 'ACTION', 'UNTIL', 'WOULD REFUSE', 'CHANGE'], ...rows]))
-    },
+  run: async ({ call, say, values: { status, json } }) => {
+    const all = await fetchProposals(call, status)
+    if (json) return say(...jsonLines(all))
+    if (all.length === 0) return say(status === 'open' ? 'nothing is waiting' : `none is ${status}`)
+    const refused = await Promise.all(all.map((one) => refusedBy(call, one)))
+    const rows = all.map((one, at) => [
+      ...[one.id, one.by, one.action, one.expires_at, refused[at] ?? '', changeText(one)],
+    ])
+    say(...alignColumns([['ID', 'BY', 'ACTION', 'UNTIL', 'WOULD REFUSE', 'CHANGE'], ...rows]))
+  },
 })
 
 async function refusedBy(call: AdminCall, { rehearsal }: ProposalView): Promise<string> {
@@ -98,10 +97,7 @@ function onProposal(
   return subcommandOf({
     takes: 'PROPOSAL',
     about,
-    options: {},
-    work: (_, [id, ...rest]) => {
-      if (!id || rest.length > 0) throw new Error(`name the proposal: sallyport operator ${name} prop_…`)
-      return async (call, say) => say(...(await work(call, id)))
-    },
+    misuse: `name the proposal: sallyport operator ${name} prop_…`,
+    run: async ({ call, say, args: [id] }) => say(...(await work(call, id))),
   })
 }

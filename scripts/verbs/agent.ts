@@ -13,6 +13,7 @@ import { shellWord } from '../shell-word.ts'
 export const verb = verbOf({
   name: 'sallyport agent',
   takes: 'NAME',
+  misuse: `give one name: ${commandOf('agent NAME=my-agent CAPS=llm.chat', 'agent my-agent --caps llm.chat')}`,
   make: 'make agent NAME=… [CAPS=…]',
   about: `Enrolls an agent with a minted certificate and writes its identity, readable by you alone:
   agent.crt    the certificate, leaf and intermediate
@@ -33,11 +34,7 @@ and an agent without any is refused everywhere`,
     ...DOOR_OPTIONS,
   },
   notes: DOOR_NOTES,
-  run: async ({ caps, out, ...door }, [name, ...rest]) => {
-    if (!name || rest.length > 0)
-      throw new Error(
-        `give one name: ${commandOf('agent NAME=my-agent CAPS=llm.chat', 'agent my-agent --caps llm.chat')}`,
-      )
+  run: async ({ caps, out, ...door }, [name]) => {
     const capabilities = capabilitiesIn(caps)
     await enrollAgent({ name, capabilities, directory: out ?? `agents/${name}`, door })
   },

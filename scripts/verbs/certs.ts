@@ -6,7 +6,7 @@ import { withControl } from '../admin/control.ts'
 import { verbOf } from '../command.ts'
 import { print } from '../print.ts'
 
-export const verb = verbOf({
+const certs = verbOf({
   name: 'sallyport certs',
   make: 'make certs',
   about: `Makes the organisation's CA (root and intermediate) and the TLS server certificate in the data directory if they are
@@ -23,3 +23,17 @@ missing, and shows what is there. The server certificate is for MCP_PROXY_HOSTNA
     }
   },
 })
+
+const caExport = verbOf({
+  name: 'sallyport ca-export',
+  make: 'make ca-export',
+  about: "Prints the organisation's root certificate (PEM), which clients trust the gateway by.",
+  options: { chain: { type: 'boolean', description: 'print the intermediate certificate too' } },
+  run: async ({ chain }) => {
+    const path = chain ? '/pki/ca-chain.pem' : '/pki/ca.crt'
+    const { body } = await withControl(readSettings(process.env, process.cwd()), (call) => call('GET', path))
+    print(...String(body).trimEnd().split('\n'))
+  },
+})
+
+export const verbs = { certs, 'ca-export': caExport }

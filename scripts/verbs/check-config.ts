@@ -12,12 +12,13 @@ import {
   loadConfiguration,
 } from '../../proxy/wiring/configuration.ts'
 import { pipelineSteps } from '../../proxy/wiring/steps.ts'
-import { verbOf, WrongUsage } from '../command.ts'
+import { verbOf } from '../command.ts'
 import { print, printNotice } from '../print.ts'
 
 export const verb = verbOf({
   name: 'sallyport check-config',
   takes: '[DIR]',
+  misuse: 'one directory at a time',
   make: 'make check-config',
   about: `Checks the operators' plugin files without starting the gateway: reads every NN-name.yaml in DIR
 (default: MCP_PROXY_PLUGINS_DIR, or plugins/config), loads the modules they name, and checks their order.
@@ -27,13 +28,11 @@ References such as \${env:NAME} are expanded with the environment of this comman
   options: {},
   notes: `Exit code: 0 the files work; 1 they do not, each problem on a line file:line:column: message; 2 wrong usage.`,
   failing: { as: 'check-config', usage: 2, failed: 1 },
-  run: async (_, [directory, ...rest]) => {
-    if (rest.length > 0) throw new WrongUsage('one directory at a time')
-    return checkConfig(directory ?? (process.env.MCP_PROXY_PLUGINS_DIR || 'plugins/config'), process.env, {
+  run: async (_, [directory]) =>
+    checkConfig(directory ?? (process.env.MCP_PROXY_PLUGINS_DIR || 'plugins/config'), process.env, {
       out: print,
       err: printNotice,
-    })
-  },
+    }),
 })
 
 export interface LineOutput {

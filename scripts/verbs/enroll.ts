@@ -24,11 +24,13 @@ const KINDS: Readonly<Record<string, (options: EnrollOptions, values: EnrollValu
     }),
 }
 
+const USAGE = 'give a way and a name: enroll byoca|spiffe|mint NAME'
 const COMMON = '--gateway URL --ca FILE'
 
 export const verb = verbOf({
   name: 'sallyport enroll',
   takes: 'byoca|spiffe|mint NAME',
+  misuse: USAGE,
   usage: [
     `mint   NAME ${COMMON} [options]`,
     `byoca  NAME ${COMMON} --cert FILE --key FILE [options]`,
@@ -68,10 +70,9 @@ gateway make the certificate; \`byoca\` takes one of an organisation's own CA, \
       description: 'the operator secret; default: SALLYPORT_ADMIN_SECRET, else a line of standard input',
     },
   },
-  run: async (values, [kind = '', name, ...rest]) => {
+  run: async (values, [kind, name]) => {
     const enroll = Object.hasOwn(KINDS, kind) ? KINDS[kind] : undefined
-    if (!enroll || !name || rest.length > 0)
-      throw new Error('give a way and a name: enroll byoca|spiffe|mint NAME')
+    if (!enroll) throw new Error(USAGE)
     const enrolled = await enroll(await optionsOf(name, values), values)
     print(...summary(enrolled))
   },

@@ -7,7 +7,7 @@ import type { DamagedRow } from '../../db/ledger/verify/verify.ts'
 import { exportPostgres } from '../../db/postgres/ledger/inspect.ts'
 import { openReadOnly, storedRows, userNames } from '../../db/sqlite/ledger/rows.ts'
 import { escapeHiddenJson } from '../../proxy/visible.ts'
-import { commandOf, verbOf, WrongUsage } from '../command.ts'
+import { commandOf, verbOf } from '../command.ts'
 
 const FAILED = 9
 const ROWS_PER_CHUNK = 256
@@ -15,6 +15,7 @@ const ROWS_PER_CHUNK = 256
 export const verb = verbOf({
   name: 'sallyport export-audit',
   takes: 'DATABASE',
+  misuse: 'name one database',
   about: `Writes the audit ledger of a database as NDJSON, one row per line: of a SQLite file, or of postgres://…. It is only read, even
 while the gateway runs. \`${commandOf('verify', 'verify-audit')}\` verifies what was written.`,
   options: {
@@ -26,8 +27,7 @@ while the gateway runs. \`${commandOf('verify', 'verify-audit')}\` verifies what
   },
   notes: 'Exit code: 0, or 9 if it cannot be read or written.',
   failing: { as: 'export-audit', usage: FAILED, failed: FAILED },
-  run: async ({ out }, [database, ...rest]) => {
-    if (database === undefined || rest.length > 0) throw new WrongUsage('name one database')
+  run: async ({ out }, [database]) => {
     const target = out === undefined ? process.stdout : createWriteStream(out, { mode: 0o600, flags: 'wx' })
     // On a terminal it is to be read, not verified.
     const form = out === undefined && process.stdout.isTTY ? forTerminal : unchangedLines

@@ -7,6 +7,7 @@ import { readSettings } from '../../proxy/boot/settings.ts'
 import { verbOf, WrongUsage } from '../command.ts'
 import { print } from '../print.ts'
 
+const USAGE = 'use status or up'
 const PENDING = 3
 
 /** The time that the statements after a migration may take: they wait for nobody's rows. ms. */
@@ -23,6 +24,7 @@ const ADOPTION: Readonly<Record<ColumnAdoption, readonly string[]>> = {
 export const verb = verbOf({
   name: 'sallyport migrate',
   takes: 'status|up',
+  misuse: USAGE,
   about: `Shows which migrations the database of MCP_PROXY_DATABASE_URL has run and which it needs (status), or runs those (up). A
 gateway does the same when it starts; this is to do it beforehand. On PostgreSQL any number may run it at once: one
 migrates, the others find nothing left to do.`,
@@ -35,9 +37,8 @@ migrates, the others find nothing left to do.`,
     },
   },
   notes: `Exit code: 0; 3 if status or --dry-run finds migrations to run; 1 if the database cannot be read or brought up to date.`,
-  run: async ({ 'dry-run': dryRun = false, grants }, [command, ...rest]) => {
-    if (rest.length > 0 || (command !== 'status' && command !== 'up'))
-      throw new WrongUsage('use status or up')
+  run: async ({ 'dry-run': dryRun = false, grants }, [command]) => {
+    if (command !== 'status' && command !== 'up') throw new WrongUsage(USAGE)
     const settings = readSettings(process.env, process.cwd())
     const location = databaseLocation(settings.databaseUrl)
     if (grants !== undefined && (command !== 'up' || location.engine !== 'postgres'))

@@ -1,11 +1,9 @@
+import { GRACE_OPTION, graceIn } from '../admin/arguments.ts'
 import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { DOOR_NOTES } from '../admin/door.ts'
-import { GRACE_OPTION, graceIn } from '../admin/grace.ts'
-import { alignColumns, jsonLines } from '../admin/printable.ts'
-import { type AdminSubcommand, type PrintLines, subcommandOf } from '../admin/subcommand.ts'
-import { verbGroup } from '../admin/subcommands.ts'
+import { type AdminSubcommand, type PrintLines, subcommandOf, verbGroup } from '../admin/subcommand.ts'
 import { operatorUrl } from '../admin/whereabouts.ts'
-import { commandOf } from '../command.ts'
+import { commandOf, JSON_OPTION } from '../command.ts'
 import { certifyOperator, holdsIdentity, withNextStep } from '../operators/certify.ts'
 import {
   fetchOperators,
@@ -16,6 +14,7 @@ import {
   SET_OPTIONS,
 } from '../operators/operators.ts'
 import { confirmCommand, declineCommand, proposalsCommand } from '../operators/proposals.ts'
+import { alignColumns, jsonLines } from '../print.ts'
 
 const OUT = {
   out: { type: 'string', value: 'DIR', description: 'where its identity goes (default operators/NAME)' },
@@ -24,67 +23,59 @@ const OUT = {
 const add = subcommandOf({
   takes: 'NAME',
   about: 'enroll an operator, and write its identity, like an agent’s; the keys are made there',
+  misuse: oneName('add NAME --role owner'),
   options: { ...SET_OPTIONS, ...OUT },
-  work: ({ role, caps, out }, positionals, door) => {
-    const name = nameIn(positionals, 'add NAME --role owner')
-    const capabilities = requestedSet(role, caps)
-    if (capabilities === undefined)
-      throw new Error('give its capabilities: --role viewer, or --caps admin.read')
+  check: requestedSet,
+  run: async ({ call, say, values: { out }, args: [name], door, checked: capabilities }) => {
     const directory = out ?? `operators/${name}`
-    return async (call, say) => {
-      // Before anything is enrolled.
-      if (holdsIdentity(directory))
-        throw new Error(`${directory} holds an identity already: choose another --out, or move it away`)
-      const body = { operator_name: name, capabilities }
-      const then = `then for its certificate: sallyport operator rotate ${name} --out ${directory}`
-      const made = await withNextStep(then, async () =>
-        expectStatus<OperatorView>(await call('POST', OPERATORS_PATH, body), 201),
-      )
-      await certifyOperator(call, { operator: made, directory, url: await operatorUrl(call, door) })
-      say(`enrolled ${made.principal_id} (${heldBy(made)}) in ${directory}`, 'use it:', ...usage(directory))
-    }
+    // Before anything is enrolled.
+    if (holdsIdentity(directory))
+      throw new Error(`${directory} holds an identity already: choose another --out, or move it away`)
+    const body = { operator_name: name, capabilities }
+    const then = `then for its certificate: sallyport operator rotate ${name} --out ${directory}`
+    const made = await withNextStep(then, async () =>
+      expectStatus<OperatorView>(await call('POST', OPERATORS_PATH, body), 201),
+    )
+    await certifyOperator(call, { operator: made, directory, url: await operatorUrl(call, door) })
+    say(`enrolled ${made.principal_id} (${heldBy(made)}) in ${directory}`, 'use it:', ...usage(directory))
   },
 })
 
 const rotate = subcommandOf({
   takes: 'NAME',
   about: 'a new certificate for a new key, into its directory; or the first one, into a new directory',
+  misuse: oneName('rotate NAME'),
   options: { ...OUT, ...GRACE_OPTION },
-  work: ({ out, 'grace-hours': grace }, positionals, door) => {
-    const name = nameIn(positionals, 'rotate NAME')
-    const hours = graceIn(grace)
-    return async (call, say) => {
-      const operator = await operatorNamed(call, name)
-      const directory = out ?? `operators/${operator.operator_name}`
-      await certifyOperator(call, { operator, directory, url: await operatorUrl(call, door), hours })
-      say(`${operator.principal_id} has a new certificate in ${directory}`)
-    }
+  check: graceIn,
+  run: async ({ call, say, values: { out }, args: [name], door, checked: hours }) => {
+    const operator = await operatorNamed(call, name)
+    const directory = out ?? `operators/${operator.operator_name}`
+    await certifyOperator(call, { operator, directory, url: await operatorUrl(call, door), hours })
+    say(`${operator.principal_id} has a new certificate in ${directory}`)
   },
 })
 
 const list = subcommandOf({
   takes: '',
   about: 'every operator',
-  options: { json: { type: 'boolean', default: false, description: 'as the admin API says it' } },
-  work:
-    ({ json }) =>
-    async (call, say) => {
-      const all = await fetchOperators(call)
-      if (json) return say(...jsonLines(all))
-      if (all.length === 0)
-        return say(
-          `there is no operator yet: ${commandOf('operator NAME=alice ROLE=owner', 'operator add alice --role owner')}`,
-        )
-      const rows = all.map((one) => [
-        one.operator_name,
-        one.is_active ? 'active' : 'deactivated',
-        one.cert_not_after?.slice(0, 10) ?? 'none',
-        one.last_seen_at ?? 'never',
-        one.changed_by,
-        heldBy(one),
-      ])
-      say(...alignColumns([['NAME', 'STATE', 'CERTIFICATE', 'SEEN', 'CHANGED BY', 'HOLDS'], ...rows]))
-    },
+  options: JSON_OPTION,
+  run: async ({ call, say, values: { json } }) => {
+    const all = await fetchOperators(call)
+    if (json) return say(...jsonLines(all))
+    if (all.length === 0)
+      return say(
+        `there is no operator yet: ${commandOf('operator NAME=alice ROLE=owner', 'operator add alice --role owner')}`,
+      )
+    const rows = all.map((one) => [
+      one.operator_name,
+      one.is_active ? 'active' : 'deactivated',
+      one.cert_not_after?.slice(0, 10) ?? 'none',
+      one.last_seen_at ?? 'never',
+      one.changed_by,
+      heldBy(one),
+    ])
+    say(...alignColumns([['NAME', 'STATE', 'CERTIFICATE', 'SEEN', 'CHANGED BY', 'HOLDS'], ...rows]))
+  },
 })
 
 const show = onOperator('show', 'one operator, as the admin API says it', async (_call, say, operator) =>
@@ -94,18 +85,14 @@ const show = onOperator('show', 'one operator, as the admin API says it', async 
 const grant = subcommandOf({
   takes: 'NAME',
   about: 'replace its capabilities, from its next request on',
+  misuse: oneName('grant NAME --role granter'),
   options: SET_OPTIONS,
-  work: ({ role, caps }, positionals) => {
-    const name = nameIn(positionals, 'grant NAME --role granter')
-    const capabilities = requestedSet(role, caps)
-    if (capabilities === undefined)
-      throw new Error('give its capabilities: --role viewer, or --caps admin.read')
-    return async (call, say) => {
-      const operator = await operatorNamed(call, name)
-      const path = `${pathOf(operator)}/capabilities`
-      const now = expectStatus<OperatorView>(await call('PATCH', path, { capabilities }), 200)
-      say(`${now.principal_id}: ${heldBy(now)} (before: ${heldBy(operator)})`)
-    }
+  check: requestedSet,
+  run: async ({ call, say, args: [name], checked: capabilities }) => {
+    const operator = await operatorNamed(call, name)
+    const path = `${pathOf(operator)}/capabilities`
+    const now = expectStatus<OperatorView>(await call('PATCH', path, { capabilities }), 200)
+    say(`${now.principal_id}: ${heldBy(now)} (before: ${heldBy(operator)})`)
   },
 })
 
@@ -130,14 +117,11 @@ const reactivate = onOperator(
 const invite = subcommandOf({
   takes: 'NAME',
   about: 'a link by which one person takes its certificate in a browser; good once, for an hour',
-  options: {},
-  work: (__, positionals, door) => {
-    const name = nameIn(positionals, 'invite NAME')
-    return async (call, say) => {
-      const path = `${pathOf(await operatorNamed(call, name))}/invitation`
-      const made = expectStatus<{ path: string; expires_at: string }>(await call('POST', path), 201)
-      say(`${await operatorUrl(call, door)}${made.path}`, `good once, until ${made.expires_at}`)
-    }
+  misuse: oneName('invite NAME'),
+  run: async ({ call, say, args: [name], door }) => {
+    const path = `${pathOf(await operatorNamed(call, name))}/invitation`
+    const made = expectStatus<{ path: string; expires_at: string }>(await call('POST', path), 201)
+    say(`${await operatorUrl(call, door)}${made.path}`, `good once, until ${made.expires_at}`)
   },
 })
 
@@ -155,16 +139,13 @@ const VERBS = {
   decline: declineCommand,
 }
 
-const { perform: _, ...verb } = verbGroup({
+export const verb = verbGroup({
   name: 'operator',
   make: 'make operator NAME=alice ROLE=owner, for add',
   about: `Manages operators, and confirms what needs two people. ${DOOR_NOTES}`,
   verbs: VERBS,
   notes: 'What each role holds: docs/operators.md#capabilities.',
-  helpCommand: commandOf('sallyport ARGS="operator --help"', 'operator --help'),
 })
-
-export { verb }
 
 function onOperator(
   name: string,
@@ -174,18 +155,13 @@ function onOperator(
   return subcommandOf({
     takes: 'NAME',
     about,
-    options: {},
-    work: (__, positionals) => {
-      const whose = nameIn(positionals, `${name} NAME`)
-      return async (call, say) => work(call, say, await operatorNamed(call, whose))
-    },
+    misuse: oneName(`${name} NAME`),
+    run: async ({ call, say, args: [whose] }) => work(call, say, await operatorNamed(call, whose)),
   })
 }
 
-function nameIn([name, ...rest]: readonly string[], words: string): string {
-  if (!name || rest.length > 0)
-    throw new Error(`give one name: ${commandOf(`sallyport ARGS="operator ${words}"`, `operator ${words}`)}`)
-  return name
+function oneName(words: string): string {
+  return `give one name: ${commandOf(`sallyport ARGS="operator ${words}"`, `operator ${words}`)}`
 }
 
 const pathOf = ({ principal_id: id }: OperatorView): string => `${OPERATORS_PATH}/${encodeURIComponent(id)}`

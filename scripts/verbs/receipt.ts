@@ -7,6 +7,7 @@ import { shellQuoted, shellWord } from '../shell-word.ts'
 export const verb = verbOf({
   name: 'sallyport receipt',
   takes: 'REQUEST_ID',
+  misuse: 'give one request id',
   make: 'make receipt ID=req_… IDENTITY=DIR [OUT=receipt.json]',
   about: `Fetches the receipt of a call of an identity: the rows that the ledger has of it, their proofs under a signed checkpoint, and the
 salts that open what they commit to. REQUEST_ID is the call's x-request-id. Keep the body that was sent next to it: with both,
@@ -22,8 +23,7 @@ anybody can show what was judged and recorded then, offline.`,
   },
   notes: `A call is sealed within a second, and its outcome a second after its answer has ended; this waits for both, 15 s at most. Only the
 principal that made a call gets its receipt, and operators who hold admin.audit.`,
-  run: async ({ identity, out, gateway }, [id, ...rest]) => {
-    if (id === undefined || rest.length > 0) throw new WrongUsage('give one request id')
+  run: async ({ identity, out, gateway }, [id]) => {
     if (!/^[\w-]{1,128}$/.test(id)) throw new WrongUsage(`${JSON.stringify(id)} is no request id`)
     if (!identity) throw new WrongUsage('name the identity that made the call: --identity DIR')
     const { receipt, verifierKey, ended } = await fetchReceipt(identity, id, gateway)

@@ -1,12 +1,11 @@
 import { existsSync } from 'node:fs'
 import type { Rehearsal } from '../../proxy/admin/conditions/rehearsed.ts'
 import { loadConfiguration, namedChecks } from '../../proxy/wiring/configuration.ts'
+import { LAST_OPTION, windowStart } from '../admin/arguments.ts'
 import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { DOOR_NOTES, DOOR_OPTIONS, withAdministration } from '../admin/door.ts'
-import { LAST_OPTION, windowStart } from '../admin/looking-back.ts'
-import { alignColumns, jsonLines } from '../admin/printable.ts'
-import { capabilitiesIn, verbOf, WrongUsage } from '../command.ts'
-import { print } from '../print.ts'
+import { capabilitiesIn, JSON_OPTION, verbOf, WrongUsage } from '../command.ts'
+import { alignColumns, jsonLines, print } from '../print.ts'
 
 const [REFUSES, UNDECIDED] = [3, 4]
 const REHEARSALS = '/v1/admin/rehearsals'
@@ -14,6 +13,7 @@ const REHEARSALS = '/v1/admin/rehearsals'
 export const verb = verbOf({
   name: 'sallyport rehearse',
   takes: '[PRINCIPAL]',
+  misuse: 'name at most one principal',
   make: 'make rehearse ARGS="…"',
   about: `Shows what a change of authority would have done to the calls of the last days, before it is made: who would be stopped, at
 what, how often and since when. Changes nothing; the rehearsal is one row of the ledger, and a change may name it.`,
@@ -38,14 +38,13 @@ what, how often and since when. Changes nothing; the rehearsal is one row of the
       description: 'each call of a tool also requires mcp.tools.call',
     },
     ...LAST_OPTION,
-    json: { type: 'boolean', description: 'as the admin API says it' },
+    ...JSON_OPTION,
     ...DOOR_OPTIONS,
   },
   notes: `${DOOR_NOTES}
 Exit code: 0 nothing would be refused, 3 something would be, 4 something cannot be decided, 2 wrong arguments, 1 any other failure.`,
   failing: { as: 'sallyport', usage: 2, failed: 1 },
-  run: async ({ last, json, ...options }, [principal, ...more]) => {
-    if (more.length > 0) throw new WrongUsage('name at most one principal')
+  run: async ({ last, json, ...options }, [principal]) => {
     const changes = changesOf(principal, options, await settingsOf(options))
     const since = windowStart(last)
     const found = await withAdministration(options, (call) => rehearse(call, changes, since))

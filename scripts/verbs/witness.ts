@@ -9,8 +9,7 @@ import { verbOf, WrongUsage } from '../command.ts'
 import { ignoreOutputErrors, print, printError, printNotice } from '../print.ts'
 import { keysIn } from '../verifying/trusted.ts'
 import { witnessServer } from '../witness/server.ts'
-import { WitnessState } from '../witness/state.ts'
-import { witness } from '../witness/witness.ts'
+import { WitnessState, witness } from '../witness/witness.ts'
 
 export const verb = verbOf({
   name: 'sallyport witness',

@@ -242,7 +242,7 @@ await t.test('every route that a page names is there, and each route is on a pag
 })
 
 await t.test('every verb, option and make target that a page names is there', (t) => {
-  const verbs = named(read('scripts/sallyport.ts'), /^ {2}'?([\w-]+)'?: \{/gm)
+  const verbs = named(read('scripts/sallyport.ts'), /^ {2}'?([\w-]+)'?: \[/gm)
   t.ok(verbs.length > 20)
   const targets = named(read('Makefile'), /^([\w-]+):/gm)
   const options = named(

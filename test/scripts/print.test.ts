@@ -24,8 +24,6 @@ const MAY_WRITE = [
   'client/cli.ts',
   // The ledger's own bytes; on a terminal escaped.
   'verbs/export-audit.ts',
-  // Listens for an error of standard output.
-  'interruption.ts',
   // Tools of a checkout.
   ...['bench.ts', 'siege.ts', 'release.ts', 'check-lock.ts', 'client-package.ts'],
 ]

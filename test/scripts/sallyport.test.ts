@@ -1,10 +1,12 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
+import { readdirSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import t from 'tap'
 import { VERSION } from '../../proxy/boot/version.ts'
+import type { CommandVerb } from '../../scripts/command.ts'
 import { run } from '../support/clients/files.ts'
 import { identityDirectory } from '../support/clients/identity.ts'
 import { testGateway } from '../support/gateway.ts'
@@ -128,6 +130,16 @@ const WRONG_VALUES: Readonly<Record<string, readonly (readonly string[])[]>> = {
   witness: [[], ['--name', 'a b']],
 }
 
+/** Loads the verbs of every file: one by the name of its file, or several by their own. */
+async function loadedVerbs(): Promise<ReadonlyMap<string, CommandVerb>> {
+  const directory = join(import.meta.dirname, '../../scripts/verbs')
+  const all = readdirSync(directory).map(async (file): Promise<[string, CommandVerb][]> => {
+    const { verb, verbs = { [basename(file, '.ts')]: verb } } = await import(join(directory, file))
+    return Object.entries(verbs)
+  })
+  return new Map((await Promise.all(all)).flat())
+}
+
 await t.test('a verb with wrong arguments says so, and exits as its help says', async (t) => {
   for (const args of [['--acept-rollback', 'x'], ['--accept-rollback'], ['--accept-rollback', ' '], ['now']])
     t.match(
@@ -135,8 +147,10 @@ await t.test('a verb with wrong arguments says so, and exits as its help says', 
       { code: 1, out: '', err: /^sallyport: \S.*\n$/ },
       args.join(' '),
     )
+  const loaded = await loadedVerbs()
   for (const name of VERBS.filter((verb) => verb !== 'start' && verb !== 'verify-audit')) {
-    const { verb } = await import(`../../scripts/verbs/${name}.ts`)
+    const verb = loaded.get(name)
+    if (!verb) throw new Error(`no file has ${name}`)
     const [code, stated] = WRONG_ARGUMENTS[name] ?? [1, /^usage: /]
     t.match(verb.help, stated, name)
     for (const args of [['--no-such-option'], ['--help=no'], ...(WRONG_VALUES[name] ?? [['a', 'b', 'c']])]) {

@@ -50,7 +50,7 @@ const KEY_NAMES: ReadonlySet<string> = new Set(DIALECTS.map(({ key }) => key.hea
 const ACCOUNT_NAMES = DIALECTS.flatMap(({ headers }) => headers.account)
 
 /**
- * Stands before the vendor's credentials if `authorization` is a token of ours (`scripts/client/headers.ts`).
+ * Stands before the vendor's credentials if `authorization` is a token of ours (`scripts/client/signing/signed-call.ts`).
  */
 const VENDOR_PREFIX = 'sallyport-'
 

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { mkdir, open, readdir, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
-import { isFileNotFound, syncFolder } from '../../../certs/authority/key-store.ts'
+import { nullIfMissing, syncFolder } from '../../../certs/authority/key-store.ts'
 import { dpopKeyText } from '../signing/dpop-key.ts'
 import type { Identity } from './identity.ts'
 
@@ -57,14 +57,8 @@ export function identityFileTexts({
 export const gatewayText = (url: string, agentId: string | null): string =>
   `${JSON.stringify({ url, agent_id: agentId })}\n`
 
-async function isFree(path: string): Promise<boolean> {
-  try {
-    return (await readdir(path)).length === 0
-  } catch (error) {
-    if (isFileNotFound(error)) return true
-    throw error
-  }
-}
+const isFree = async (path: string): Promise<boolean> =>
+  ((await nullIfMissing(readdir(path))) ?? []).length === 0
 
 async function write(path: string, text: string): Promise<void> {
   const file = await open(path, 'wx', 0o600)

@@ -1,7 +1,7 @@
 import { createPrivateKey, generateKeyPairSync, type KeyObject, X509Certificate } from 'node:crypto'
 import { lstat, readFile, rename, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
-import { isFileNotFound, syncFolder, writePrivateFile } from '../../../certs/authority/key-store.ts'
+import { nullIfMissing, syncFolder, writePrivateFile } from '../../../certs/authority/key-store.ts'
 import { writePrivateOnceSync } from '../identity/private-file.ts'
 
 // Each waits next to the file that it replaces. A key is there before it is certified: after a lost answer
@@ -58,9 +58,9 @@ export async function settleNext(directory: string): Promise<void> {
   if (chain === null) return
   const key = await keyIn(join(directory, NEXT_KEY))
   const place = (name: string): string => join(directory, name)
-  if (key !== null && isOf(chain, key)) await rename(place(NEXT_KEY), place(KEY)).catch(ignoreMissing)
-  if (await isOfCurrent(directory, chain)) await rename(place(NEXT_CERT), place(CERT)).catch(ignoreMissing)
-  else await unlink(place(NEXT_CERT)).catch(ignoreMissing)
+  if (key !== null && isOf(chain, key)) await nullIfMissing(rename(place(NEXT_KEY), place(KEY)))
+  if (await isOfCurrent(directory, chain)) await nullIfMissing(rename(place(NEXT_CERT), place(CERT)))
+  else await nullIfMissing(unlink(place(NEXT_CERT)))
   await syncFolder(directory)
 }
 
@@ -87,15 +87,4 @@ async function keyIn(path: string): Promise<KeyObject | null> {
   }
 }
 
-async function textIn(path: string): Promise<string | null> {
-  try {
-    return await readFile(path, 'utf8')
-  } catch (error) {
-    ignoreMissing(error)
-    return null
-  }
-}
-
-function ignoreMissing(error: unknown): void {
-  if (!isFileNotFound(error)) throw error
-}
+const textIn = (path: string): Promise<string | null> => nullIfMissing(readFile(path, 'utf8'))

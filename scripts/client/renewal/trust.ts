@@ -3,7 +3,7 @@ import { access, lstat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Agent, request } from 'undici'
-import { isFileNotFound, writePrivateFile } from '../../../certs/authority/key-store.ts'
+import { nullIfMissing, writePrivateFile } from '../../../certs/authority/key-store.ts'
 import { readIdentity } from '../identity/identity.ts'
 
 const CHAIN = '/pki/ca-chain.pem'
@@ -62,17 +62,7 @@ async function putTrust(directory: string, rootsPem: string, chain: string): Pro
     throw new Error(`${path} is a link: replace the file that it leads to`)
   await writePrivateFile(path, rootsPem)
   const other = join(directory, 'ca-chain.pem')
-  if (await isThere(other)) await writePrivateFile(other, chain)
-}
-
-async function isThere(path: string): Promise<boolean> {
-  try {
-    await access(path)
-    return true
-  } catch (error) {
-    if (isFileNotFound(error)) return false
-    throw error
-  }
+  if ((await nullIfMissing(access(other))) !== null) await writePrivateFile(other, chain)
 }
 
 const blocksOf = (pem: string): readonly string[] =>

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import t from 'tap'
-import { jsonLines, printableLines } from '../../../scripts/admin/printable.ts'
-import { perform } from '../../../scripts/verbs/mcp.ts'
+import { jsonLines, printableLines } from '../../../scripts/print.ts'
+import { verb } from '../../../scripts/verbs/mcp.ts'
 import { scratch } from '../../support/gateway.ts'
 import { changingServer, tool } from '../../support/mcp/admin-server.ts'
 import { sallyport } from '../../support/run.ts'
@@ -35,7 +35,7 @@ await t.test('arguments that say nothing are refused before anything is opened',
     throw new Error('opened')
   }
   for (const [message, args] of cases) {
-    await t.rejects(perform(args, opened, opened), { message }, args.join(' '))
+    await t.rejects(verb.perform(args, opened, opened), { message }, args.join(' '))
   }
 })
 

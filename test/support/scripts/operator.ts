@@ -1,7 +1,7 @@
 import type { Test } from 'tap'
 import { messageOf } from '../../../db/support/error-message.ts'
 import { withControl } from '../../../scripts/admin/control.ts'
-import { perform } from '../../../scripts/verbs/mcp.ts'
+import { verb } from '../../../scripts/verbs/mcp.ts'
 import { mcpStage, type Stage } from '../mcp/stage.ts'
 import { type Ran, sallyport } from '../run.ts'
 
@@ -23,7 +23,7 @@ export async function operator(t: Test): Promise<Operator> {
       out += text
     }
     try {
-      await perform(args, (_door, work) => withControl(stage.settings, work), write)
+      await verb.perform(args, (_door, work) => withControl(stage.settings, work), write)
       return { code: 0, out, err: '' }
     } catch (error) {
       return { code: 1, out, err: `sallyport: ${messageOf(error)}\n` }

@@ -1,6 +1,36 @@
 import { IS_PACKAGED, parsePort, verbOf } from '../command.ts'
 
-export const verb = verbOf({
+/** PostgreSQL, and the programs that show the calls, are no dependencies of the package. */
+function requireCheckout(name: string): void {
+  if (IS_PACKAGED) throw new Error(`${name} runs from a checkout only: make ${name}`)
+}
+
+const demo = verbOf({
+  name: 'sallyport demo',
+  make: 'make demo',
+  about: `Shows the main job on this machine alone, with no key and no account: starts the gateway on a scratch directory in front
+of a mock provider, enrolls two agents, makes allowed, denied and streamed calls with the OpenAI and Anthropic SDKs, grants
+and revokes; puts two MCP servers behind it, calls their tools with the official client, and approves one that its server
+has changed. Prints the audit rows and verifies their chain. Then the gateway keeps running for the curl lines that are printed,
+until Ctrl-C; nothing is left behind.`,
+  options: {
+    once: { type: 'boolean', default: false, description: 'stop at the end instead of staying' },
+    port: {
+      type: 'string',
+      value: 'PORT',
+      description: 'where the gateway listens on 127.0.0.1 (default 9443, or any other while that is taken)',
+    },
+  },
+  notes: 'Exit code: 0, or 1 with an error message if a step did not do what it should.',
+  run: async ({ once, port }) => {
+    requireCheckout('demo')
+    const wanted = { stay: !once, port: port === undefined ? null : parsePort(port) }
+    const { runDemo } = await import('../demo/stage.ts')
+    await runDemo(wanted)
+  },
+})
+
+const cluster = verbOf({
   name: 'sallyport cluster',
   make: 'make cluster [REPLICAS=3] [PORT=9443]',
   about: `Starts several gateways on this machine, on a PostgreSQL of their own and behind HAProxy, and says what to do with them:
@@ -25,8 +55,7 @@ it in order. Everything that it has made is kept, and the next start uses it aga
 Without HAProxy the replicas are there by their own ports. Operators' files and provider keys are those of make start.
 Exit code: 0 after Ctrl-C, 1 with an error message if it could not start or continue.`,
   run: async ({ replicas, port, data }) => {
-    // PostgreSQL is no dependency of the package.
-    if (IS_PACKAGED) throw new Error('cluster runs from a checkout only: make cluster')
+    requireCheckout('cluster')
     const wanted = { replicas: countOf(replicas), port: parsePort(port), directory: data }
     const { runCluster } = await import('../cluster/stage.ts')
     await runCluster(wanted)
@@ -38,3 +67,5 @@ function countOf(text: string): number {
   if (count >= 1 && count <= 16) return count
   throw new Error(`--replicas must be a number from 1 to 16, got ${JSON.stringify(text)}`)
 }
+
+export const verbs = { demo, cluster }
