@@ -1,11 +1,9 @@
 import { existsSync } from 'node:fs'
-import { Agent, type Dispatcher, request } from 'undici'
-import { isObject } from '../../db/support/json.ts'
 import { readSettings } from '../../proxy/boot/settings.ts'
-import { type Identity, readIdentity } from '../client/identity/identity.ts'
-import { clientSession } from '../client/signing/session.ts'
+import { withIdentity } from '../client/gateway-request.ts'
+import { readIdentity } from '../client/identity/identity.ts'
 import { GATEWAY_OPTION, type OptionValues, WrongUsage } from '../command.ts'
-import { type AdminAnswer, type AdminCall, adminAnswer, type CallOptions } from './call.ts'
+import { type AdminCall, adminAnswer } from './call.ts'
 import { withControl } from './control.ts'
 
 /** A reading of many tools takes a while. ms. */
@@ -22,55 +20,16 @@ async function withOperator<T>(
 ): Promise<T> {
   if (!existsSync(directory)) throw new WrongUsage(`--as ${directory}: there is no such directory`)
   const identity = readIdentity(directory, url)
-  const { cert, key, ca } = identity
-  const bare = new Agent({ connect: { ca, cert, key, rejectUnauthorized: true }, allowH2: false })
-  // A clock makes it a session of its own, which is closed with this work.
-  const signed = clientSession(identity, { now: Date.now })
-  let dispatcher: Dispatcher = bare
-  const call: AdminCall = async (method, path, body, options) => {
-    const answer = await ask(identity, dispatcher, method, path, body, options)
-    if (!demandsProof(answer) || dispatcher === signed.dispatcher) return answer
-    dispatcher = signed.dispatcher
-    return ask(identity, dispatcher, method, path, body, options)
-  }
-  try {
-    return await work(call)
-  } finally {
-    await Promise.all([bare.destroy(), signed.close()])
-  }
-}
-
-const demandsProof = ({ status, body }: AdminAnswer): boolean =>
-  status === 401 && isObject(body) && body.reason === 'proof_required'
-
-async function ask(
-  { url }: Identity,
-  dispatcher: Dispatcher,
-  method: string,
-  path: string,
-  body: unknown,
-  { into, ifMatch }: CallOptions = {},
-): Promise<AdminAnswer> {
-  const answer = await request(url + path, {
-    // Any method is one that undici sends.
-    method: method as Dispatcher.HttpMethod,
-    dispatcher,
-    headersTimeout: TIMEOUT_MS,
-    bodyTimeout: TIMEOUT_MS,
-    headers: {
-      accept: 'application/json',
-      ...(body !== undefined && { 'content-type': 'application/json' }),
-      ...(ifMatch !== undefined && { 'if-match': ifMatch }),
-    },
-    ...(body !== undefined && { body: JSON.stringify(body) }),
-  }).catch((error: unknown) => {
-    throw new Error(`${url} cannot be reached as this operator: ${reasonOf(error)}`, { cause: error })
-  })
-  if (into && answer.statusCode === 200) {
-    await into(answer.body)
-    return { status: 200, body: null }
-  }
-  return adminAnswer(answer.statusCode, answer.headers, await answer.body.text())
+  const unreachable = (error: unknown): Error =>
+    new Error(`${identity.url} cannot be reached as this operator: ${reasonOf(error)}`, { cause: error })
+  return withIdentity(identity, (ask) =>
+    work(async (method, path, body, { into, ifMatch } = {}) => {
+      const headers = ifMatch === undefined ? {} : { 'if-match': ifMatch }
+      const asked = { method, headers, body, timeoutMs: TIMEOUT_MS, into, unreachable }
+      const answer = await ask(path, asked)
+      return adminAnswer(answer.status, answer.headers, answer.text)
+    }),
+  )
 }
 
 const reasonOf = (error: unknown): string =>

@@ -1,6 +1,7 @@
 import type { JsonWebKey } from 'node:crypto'
-import { Agent, request } from 'undici'
+import type { Dispatcher } from 'undici'
 import type { UnknownRecord } from '../../db/support/json.ts'
+import { askGateway, gatewayAgent } from './gateway-request.ts'
 import { draftIdentity } from './identity/files.ts'
 import { gatewayOrigin, type Identity } from './identity/identity.ts'
 import { gatewayRefusal, jsonMembers } from './refusal.ts'
@@ -124,12 +125,7 @@ async function enrollWithDraft(
 ): Promise<Enrolled> {
   const url = gatewayOrigin(options.gatewayUrl)
   const draft = await draftIdentity(options.directory)
-  const dispatcher = new Agent({
-    connect: { ca: options.ca, rejectUnauthorized: true },
-    allowH2: false,
-    headersTimeout: TIMEOUT_MS,
-    bodyTimeout: TIMEOUT_MS,
-  })
+  const dispatcher = gatewayAgent({ ca: options.ca })
   try {
     const dpopJwk = newDpopKey()
     const { answer, cert, key } = await enroll(caller(url, options.adminSecret, dispatcher), dpopJwk)
@@ -150,20 +146,12 @@ async function enrollWithDraft(
   }
 }
 
-function caller(url: string, secret: string, dispatcher: Agent): EnrollmentCall {
+function caller(url: string, secret: string, dispatcher: Dispatcher): EnrollmentCall {
+  const headers = { 'x-admin-secret': secret }
   return async (method, path, body) => {
-    const {
-      statusCode,
-      headers,
-      body: answer,
-    } = await request(url + path, {
-      method,
-      dispatcher,
-      headers: { 'x-admin-secret': secret, 'content-type': 'application/json', accept: 'application/json' },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    })
-    const text = await answer.text()
-    if (statusCode < 300) return jsonMembers(text)
-    throw gatewayRefusal(statusCode, text, headers['x-should-retry'])
+    const asked = { method, headers, body, timeoutMs: TIMEOUT_MS }
+    const answer = await askGateway(dispatcher, url + path, asked)
+    if (answer.status < 300) return jsonMembers(answer.text)
+    throw gatewayRefusal(answer.status, answer.text, answer.headers['x-should-retry'])
   }
 }

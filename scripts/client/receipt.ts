@@ -1,10 +1,9 @@
 import { setTimeout as pause } from 'node:timers/promises'
-import { type Dispatcher, request } from 'undici'
+import { askGateway, type GatewayAnswer } from './gateway-request.ts'
 import { readIdentity } from './identity/identity.ts'
 import { gatewayRefusal, jsonMembers } from './refusal.ts'
 import { clientSession } from './signing/session.ts'
 
-const TIMEOUT_MS = 30_000
 /**
  * A row is sealed a second after it was recorded, and an outcome is recorded when its answer has ended. ms.
  */
@@ -36,7 +35,7 @@ export async function fetchReceipt(
   const identity = readIdentity(directory, url)
   // A clock makes it a session of its own, which is closed with this call.
   const session = clientSession(identity, { now: Date.now })
-  const get = (path: string): Promise<ReceiptAnswer> => ask(session.dispatcher, identity.url + path)
+  const get = (path: string): Promise<GatewayAnswer> => askGateway(session.dispatcher, identity.url + path)
   try {
     const path = `/v1/audit/proofs/${encodeURIComponent(requestId)}`
     const end = Date.now() + PATIENCE_MS
@@ -54,25 +53,11 @@ export async function fetchReceipt(
   }
 }
 
-interface ReceiptAnswer {
-  readonly status: number
-  readonly text: string
-}
-
-async function ask(dispatcher: Dispatcher, url: string): Promise<ReceiptAnswer> {
-  const { statusCode: status, body } = await request(url, {
-    dispatcher,
-    headersTimeout: TIMEOUT_MS,
-    bodyTimeout: TIMEOUT_MS,
-  })
-  return { status, text: await body.text() }
-}
-
-const mayBecomeWhole = ({ status, text }: ReceiptAnswer): boolean =>
+const mayBecomeWhole = ({ status, text }: GatewayAnswer): boolean =>
   status === 200 || (status === 404 && jsonMembers(text).reason === 'not_sealed_yet')
 
 /** True unless the last row is an allowed decision, whose outcome is still to come. */
-function isWhole({ status, text }: ReceiptAnswer): boolean {
+function isWhole({ status, text }: GatewayAnswer): boolean {
   if (status !== 200) return false
   const rows: unknown = jsonMembers(text).rows
   const last: unknown = Array.isArray(rows) ? rows.at(-1)?.leaf : undefined

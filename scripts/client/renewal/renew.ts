@@ -1,9 +1,7 @@
 import { createPrivateKey, createPublicKey, type KeyObject, sign, X509Certificate } from 'node:crypto'
-import { Agent, type Dispatcher, request } from 'undici'
-import type { UnknownRecord } from '../../../db/support/json.ts'
+import { withIdentity } from '../gateway-request.ts'
 import { type Identity, readIdentity } from '../identity/identity.ts'
 import { gatewayRefusal, jsonMembers } from '../refusal.ts'
-import { clientSession } from '../signing/session.ts'
 import { nextKey, putNext, putPair, settleNext } from './files.ts'
 
 // ASN.1 tags (X.690 §8), and the elements that every request of ours has.
@@ -46,7 +44,6 @@ function der(tag: number, ...content: readonly Buffer[]): Buffer {
 }
 
 const PATH = '/v1/auth/certificate'
-const TIMEOUT_MS = 30_000
 
 /** The certificate that is in use now. */
 export interface RenewedCertificate {
@@ -108,48 +105,10 @@ export async function renewByOwnLeaf(
 }
 
 async function askRenewal(identity: Identity, body: Readonly<Record<string, string>>) {
-  const { status, text, advice } = await ask(identity, JSON.stringify(body))
-  if (status !== 200) throw gatewayRefusal(status, text, advice)
+  const { status, text, headers } = await withIdentity(identity, (ask) => ask(PATH, { method: 'POST', body }))
+  if (status !== 200) throw gatewayRefusal(status, text, headers['x-should-retry'])
   const { cert_chain_pem: given, previous_valid_until: until } = jsonMembers(text)
   const chain = String(given)
   const previousValidUntil = typeof until === 'string' ? until : null
   return { chain, renewed: { notAfter: certificateLife({ cert: chain }).notAfter, previousValidUntil } }
-}
-
-interface RenewalAnswer {
-  readonly status: number
-  readonly text: string
-  readonly advice: unknown
-}
-
-/** Asks by the certificate alone, and with a token and proof if the gateway demands them. */
-async function ask(identity: Identity, body: string): Promise<RenewalAnswer> {
-  const { url, ca, cert, key } = identity
-  const agent = new Agent({ connect: { ca, cert, key, rejectUnauthorized: true }, allowH2: false })
-  try {
-    const answer = await post(url, agent, body)
-    const { reason }: UnknownRecord = jsonMembers(answer.text)
-    if (answer.status !== 401 || reason !== 'proof_required') return answer
-  } finally {
-    await agent.destroy()
-  }
-  // A clock makes it a session of its own, which is closed with this call.
-  const session = clientSession(identity, { now: Date.now })
-  try {
-    return await post(url, session.dispatcher, body)
-  } finally {
-    await session.close()
-  }
-}
-
-async function post(url: string, dispatcher: Dispatcher, content: string): Promise<RenewalAnswer> {
-  const { statusCode, headers, body } = await request(url + PATH, {
-    method: 'POST',
-    dispatcher,
-    headers: { 'content-type': 'application/json', accept: 'application/json' },
-    body: content,
-    headersTimeout: TIMEOUT_MS,
-    bodyTimeout: TIMEOUT_MS,
-  })
-  return { status: statusCode, text: await body.text(), advice: headers['x-should-retry'] }
 }

@@ -2,13 +2,12 @@ import { X509Certificate } from 'node:crypto'
 import { access, lstat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Agent, request } from 'undici'
 import { nullIfMissing, writePrivateFile } from '../../../certs/authority/key-store.ts'
+import { askGateway, gatewayAgent } from '../gateway-request.ts'
 import { readIdentity } from '../identity/identity.ts'
 
 const CHAIN = '/pki/ca-chain.pem'
 const ROOTS_FILE = 'org-ca.crt'
-const TIMEOUT_MS = 30_000
 /** Characters of a chain: two CAs take 3 KiB. */
 const MAX_CHAIN = 65_536
 /** The time after which no replica sends a chain that ends at a root that another one has dropped. ms. */
@@ -41,15 +40,10 @@ export async function followTrust(directory: string, url?: string): Promise<bool
 }
 
 async function chainOf(url: string, ca: string): Promise<string> {
-  const agent = new Agent({ connect: { ca, rejectUnauthorized: true }, allowH2: false })
+  const agent = gatewayAgent({ ca })
   try {
-    const { statusCode, body } = await request(url + CHAIN, {
-      dispatcher: agent,
-      headersTimeout: TIMEOUT_MS,
-      bodyTimeout: TIMEOUT_MS,
-    })
-    const text = await body.text()
-    if (statusCode !== 200 || text.length > MAX_CHAIN) throw new Error(`${CHAIN} was answered ${statusCode}`)
+    const { status, text } = await askGateway(agent, url + CHAIN)
+    if (status !== 200 || text.length > MAX_CHAIN) throw new Error(`${CHAIN} was answered ${status}`)
     return text
   } finally {
     await agent.destroy()
