@@ -56,10 +56,6 @@ export async function checkSvid(enrollment: SvidEnrollment): Promise<EnrolledSvi
   return { ...enrolledCertificateOf(path, spiffeId), spiffeId, anchors: [...digests].toSorted() }
 }
 
-/** Tells whether {@link svidAnchor} finds one. */
-export const isSvidOf = async (presented: PresentedSvid): Promise<boolean> =>
-  (await svidAnchor(presented)) !== null
-
 /**
  * Returns the digest of the CA that a certificate chains to if it is, now, an SVID of that SPIFFE id under
  * that bundle, so that a pin can follow a rotated SVID (docs/protocol.md#spiffe). Null for anything else, hostile bytes and an empty bundle among

@@ -17,7 +17,6 @@ export interface ListenAddress {
 }
 
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
-export type LogLevel = (typeof LOG_LEVELS)[number]
 
 /** A setting that cannot be obeyed: the message is one sentence for the operator and holds no secret. */
 export class SettingsError extends Error {

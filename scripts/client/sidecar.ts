@@ -39,17 +39,16 @@ function localFault(
   const { host = '', origin, 'sec-fetch-site': site, expect = CONTINUE } = headers
   const local = NAMES.map((name) => authorityOf(`${name}:${port}`))
   if (!local.includes(authorityOf(host))) {
-    return forbidden('host_not_local', `The Host header must be one of ${hosts.join(', ')}.`)
+    return localRefusal(403, 'host_not_local', `The Host header must be one of ${hosts.join(', ')}.`)
   }
   if (origin !== undefined && !(origin.startsWith(HTTP) && local.includes(authorityOf(origin.slice(7))))) {
-    return forbidden('origin_not_local', 'Pages of other origins may not call this agent.')
+    return localRefusal(403, 'origin_not_local', 'Pages of other origins may not call this agent.')
   }
   if (site !== undefined && site !== 'same-origin' && site !== 'none') {
-    return forbidden('origin_not_local', 'Pages of other sites may not call this agent.')
+    return localRefusal(403, 'origin_not_local', 'Pages of other sites may not call this agent.')
   }
   if (expect.toLowerCase() !== CONTINUE) {
-    const message = 'The Expect header may only be 100-continue.'
-    return { ...malformed(message), status: 417, reason: 'expectation_failed' }
+    return localRefusal(417, 'expectation_failed', 'The Expect header may only be 100-continue.')
   }
   if (url.startsWith('/') && !url.startsWith('//')) return null
   return malformed('The target must be an absolute path.')
@@ -71,32 +70,23 @@ function authorityOf(text: string): string | null {
   return URL.parse(`${HTTP}${text.replace(/\.(?=:|$)/, '')}`)?.host ?? null
 }
 
-const malformed = (message: string): LocalError => ({
-  status: 400,
-  reason: 'bad_request',
-  message,
-  final: true,
-})
-
-const PARSER_FAULTS: Readonly<Record<string, LocalError>> = {
-  HPE_HEADER_OVERFLOW: {
-    ...malformed('The request headers are larger than this sidecar accepts.'),
-    status: 431,
-    reason: 'headers_too_large',
-  },
-  ERR_HTTP_REQUEST_TIMEOUT: {
-    ...malformed('The request did not arrive in time.'),
-    status: 408,
-    reason: 'body_timeout',
-  },
-}
-
-const forbidden = (reason: string, message: string): LocalError => ({
-  status: 403,
+const localRefusal = (status: number, reason: string, message: string): LocalError => ({
+  status,
   reason,
   message,
   final: true,
 })
+
+const malformed = (message: string): LocalError => localRefusal(400, 'bad_request', message)
+
+const PARSER_FAULTS: Readonly<Record<string, LocalError>> = {
+  HPE_HEADER_OVERFLOW: localRefusal(
+    431,
+    'headers_too_large',
+    'The request headers are larger than this sidecar accepts.',
+  ),
+  ERR_HTTP_REQUEST_TIMEOUT: localRefusal(408, 'body_timeout', 'The request did not arrive in time.'),
+}
 
 // Answered or checked on this side. Cookies of any program on this machine would come along: they know no
 // ports.

@@ -9,7 +9,6 @@ import {
   RESOURCES_PATH,
   type ResourceDetailView,
   type ResourceView,
-  resourceFromAnswer,
   resourceNamed,
 } from './resources.ts'
 
@@ -63,7 +62,7 @@ export const addCommand = subcommandOf({
       tool_capabilities: toolCapabilities,
       allowed_domains: values['allowed-domain'],
     }
-    const resource = resourceFromAnswer(await call('POST', RESOURCES_PATH, body), 201)
+    const resource = expectStatus<ResourceDetailView>(await call('POST', RESOURCES_PATH, body), 201)
     say(...registeredLines(resource))
     await bindTo(call, say, resource, values.bind ?? [])
   },

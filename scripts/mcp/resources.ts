@@ -1,7 +1,7 @@
 import type { z } from 'zod'
 import { nearestName } from '../../plugins/operator-files/nearest-name.ts'
 import type { resourceDetail, resourceView } from '../../proxy/admin/mcp/view.ts'
-import { type AdminAnswer, type AdminCall, expectStatus } from '../admin/call.ts'
+import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { type AdminSubcommand, type PrintLines, subcommandOf } from '../admin/subcommand.ts'
 import { commandOf } from '../command.ts'
 
@@ -68,12 +68,8 @@ export async function readResourceNamed(
 ): Promise<{ readonly resource: ResourceDetailView; readonly etag: string | undefined }> {
   const { resource_id: id } = await resourceNamed(call, name)
   const answer = await call('GET', resourcePath(id))
-  return { resource: resourceFromAnswer(answer, 200), etag: answer.etag }
+  return { resource: expectStatus<ResourceDetailView>(answer, 200), etag: answer.etag }
 }
-
-/** Throws the service's own sentence if the status is not the expected one. */
-export const resourceFromAnswer = (answer: AdminAnswer, status: number): ResourceDetailView =>
-  expectStatus(answer, status)
 
 /** Finds the tool of that name. Throws one sentence if the server has none. */
 export function toolNamed({ name, tools }: ResourceDetailView, tool: string): ToolDetailView {

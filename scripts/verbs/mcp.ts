@@ -19,8 +19,8 @@ import {
   fetchResources,
   mcpCommand,
   onServer,
+  type ResourceDetailView,
   resourceDetailNamed,
-  resourceFromAnswer,
   resourcePath,
   toolNamed,
 } from '../mcp/resources.ts'
@@ -50,7 +50,10 @@ whole definition, as it was approved and as it waits`,
 })
 
 const refresh = onServer('refresh', 'read its tools again', async (call, say, { name, resource_id }) => {
-  const now = resourceFromAnswer(await call('POST', `${resourcePath(resource_id)}/refresh`), 200)
+  const now = expectStatus<ResourceDetailView>(
+    await call('POST', `${resourcePath(resource_id)}/refresh`),
+    200,
+  )
   if (now.last_error !== null) throw new Error(`${name} could not be read: ${now.last_error}`)
   say(`${name} was read: ${toolTotals(now.tools)}`)
   const waiting = now.tools.filter(({ state, pending_digest: digest }) => state !== 'gone' && digest !== null)

@@ -14,9 +14,9 @@ import { CertificateError, type CertificateReason } from '../../../certs/certifi
 import { isWorkloadId } from '../../../certs/enrollment/spiffe-id.ts'
 import {
   checkSvid,
-  isSvidOf,
   type PresentedSvid,
   type SvidEnrollment,
+  svidAnchor,
 } from '../../../certs/enrollment/svid.ts'
 import { OID, thumbprintOf } from '../../../certs/x509/x509.ts'
 import { AT, caExtensions, DAY_MS, type OddCertificate, odd } from '../../support/certs/made.ts'
@@ -56,6 +56,7 @@ async function svidReason(...extensions: Extension[]): Promise<CertificateReason
   return reasonOf({ svidPem: leaf.pem, svidKeyPem: keyOf(leaf) })
 }
 
+const isSvidOf = async (asked: PresentedSvid): Promise<boolean> => (await svidAnchor(asked)) !== null
 const presented = (parts: Partial<PresentedSvid> = {}) =>
   isSvidOf({ leafDer: svid.x509.raw, spiffeId: ID, bundlePems: [root.pem], at: AT, ...parts })
 
