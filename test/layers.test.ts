@@ -287,7 +287,7 @@ const SENDERS: Readonly<Record<string, string | null>> = {
   'proxy/mcp/http-get/fetch.ts': 'new AllowedDispatchHandler(',
   // On nobody's behalf.
   'proxy/federation/follow-bundles.ts': null,
-  'proxy/federation/post.ts': null,
+  'proxy/federation/publish.ts': null,
   'proxy/operators/oidc/provider-fetch.ts': null,
   'proxy/proofs/anchors/web.ts': null,
 }

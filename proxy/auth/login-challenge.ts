@@ -1,5 +1,8 @@
 import { createHmac, hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { jwtVerify } from 'jose'
+import type { Database } from '../../db/database.ts'
+import type { Ledger } from '../../db/ledger/record/ledger.ts'
+import { readSetting, writeSetting } from '../../db/settings.ts'
 import { parseJwt, refusedTime } from '../../plugins/dpop/jwt.ts'
 import type { Principal } from '../../plugins/facts.ts'
 import { requireIdentity } from '../../plugins/json-body/json-body.ts'
@@ -7,6 +10,23 @@ import { parseJsonObject } from '../../plugins/json-body/object.ts'
 import type { Arrival, TlsPeer } from '../../plugins/plugin.ts'
 import { clockRefusal, Refusal, SET_CLOCK, type WrongTime } from '../../plugins/refusal.ts'
 import { jsonReply, type Reply } from '../http/reply.ts'
+
+/**
+ * Opens the secret behind nonces and login challenges. It is in the database, so that every replica hands out
+ * and accepts the same, also after a restart; the first boot makes it.
+ */
+export async function openNonceSecret(
+  database: Database,
+  ledger: Pick<Ledger, 'commit'>,
+  at: number,
+): Promise<Buffer> {
+  const stored = await readSetting(database, 'dpop_nonce_secret')
+  if (stored !== undefined) return Buffer.from(stored, 'base64url')
+  const secret = randomBytes(32)
+  const statements = [writeSetting(database, 'dpop_nonce_secret', secret.toString('base64url'), at)]
+  await ledger.commit({ statements, entries: [] })
+  return secret
+}
 
 /** The time that a login challenge may be answered. Seconds (docs/protocol.md#login). */
 const CHALLENGE_S = 120

@@ -3,8 +3,14 @@ import type { Duplex } from 'node:stream'
 import { Agent, type buildConnector, errors } from 'undici'
 import type { HostNameCache } from '../../db/host-names/kept-names.ts'
 import { InboundStream, LoopScheduler, SenderCost } from '../tls/inbound.ts'
-import { connectTimeoutError, connectTlsOver, POOL_IDLE_MS, TCP_PROBE_MS, urlPort } from './agent.ts'
-import { trackOpening } from './opening.ts'
+import {
+  connectTimeoutError,
+  connectTlsOver,
+  POOL_IDLE_MS,
+  TCP_PROBE_MS,
+  trackOpening,
+  urlPort,
+} from './agent.ts'
 import { type EgressProxy, ProxyTunnelError, requestTunnel } from './proxy-tunnel.ts'
 
 /**

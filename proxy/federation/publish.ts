@@ -7,8 +7,8 @@ import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { type ChangedAgent, changedAgents, markPushed } from '../../db/principals/federation.ts'
 import { findPrincipal, type PrincipalRecord } from '../../db/principals/read.ts'
 import type { TokenKeys } from '../auth/token-keys.ts'
+import { egressAgent } from '../egress/agent.ts'
 import { type RoundsTask, rounds } from '../tasks/rounds.ts'
-import { postAgent, postOnce } from './post.ts'
 
 const FIRST_MS = 2_000
 const MAX_MS = 300_000
@@ -104,6 +104,11 @@ const AT_ONCE = 4
 const RETRIES = 8
 const PAGE = 200
 const TIMEOUT_MS = 5_000
+/**
+ * The amount of an answer's body that is read, so that the receiver sees its answer taken; it means nothing
+ * to us. Bytes.
+ */
+const ANSWER_MAX_BYTES = 65_536
 
 /** The least difference of two clocks that may be why a receiver refuses. Seconds. */
 const CLOCK_NOTED_S = 30
@@ -135,7 +140,11 @@ interface FederationDependencies {
  * that is on disk. A round ends when everything that was due has been tried.
  */
 export function federationTask(sources: FederationDependencies): RoundsTask {
-  const agent = postAgent(sources.timeoutMs ?? TIMEOUT_MS)
+  const { timeoutMs = TIMEOUT_MS } = sources
+  // The receiver is the operator's own choice, so it may be on a private network; metadata services are refused
+  // all the same.
+  const limits = { connectMs: timeoutMs, answerMs: timeoutMs }
+  const agent = egressAgent({ allowPrivate: true, ...limits, keepAlive: false })
   const publisher = new AgentPublisher(sources, agent)
   const task = rounds({
     name: 'publish-federation',
@@ -214,17 +223,39 @@ class AgentPublisher {
     const body = await signAgent(agent, { keys, issuer: issuer(), at: clock() })
     // A process may have been frozen anywhere above.
     if (!database.leads('publish-federation')) throw new Error('another process does it now')
-    const { status, date } = await postOnce(this.#agent, {
-      url: this.#url,
+    const late = AbortSignal.timeout(timeoutMs)
+    const { status, date } = await this.#post(agent, body, AbortSignal.any([signal, late])).catch(
+      (cause: unknown) => {
+        if (!late.aborted || signal.aborted) throw cause
+        throw new Error(`no answer within ${timeoutMs} ms`, { cause })
+      },
+    )
+    if (status < 200 || status > 299)
+      throw new Error(`the receiver answered ${status}${clockNote(date, clock())}`)
+  }
+
+  /** Posts once. Redirects are not followed: a 3xx is a status as any other. */
+  async #post(agent: PrincipalRecord, body: string, signal: AbortSignal) {
+    const {
+      statusCode,
+      headers,
+      body: answer,
+    } = await this.#agent.request({
+      origin: this.#url.origin,
+      path: this.#url.pathname + this.#url.search,
+      method: 'POST',
       headers: {
         'content-type': 'application/jose',
         'idempotency-key': `${agent.principal_id}@${agent.federation_revision}`,
       },
       body,
-      timeoutMs,
       signal,
     })
-    if (status < 200 || status > 299)
-      throw new Error(`the receiver answered ${status}${clockNote(date, clock())}`)
+    answer.dump({ limit: ANSWER_MAX_BYTES }).catch(() => {
+      // Cut short, by them or by us: only its status matters.
+    })
+    // The receiver's clock (RFC 9110 §6.6.1). ms since the epoch.
+    const date = Date.parse(String(headers.date))
+    return { status: statusCode, date: Number.isNaN(date) ? null : date }
   }
 }

@@ -1,7 +1,7 @@
 import type { Database } from '../../db/database.ts'
 import { isTreeAsSigned } from '../../db/ledger/tree/store.ts'
 import type { MonotonicClock } from '../../plugins/secrets/throttle.ts'
-import type { PeriodicTask } from '../tasks/every.ts'
+import type { PeriodicTask } from '../tasks/rounds.ts'
 
 /** The interval of the looks, and the time without a checkpoint after which sealing has stopped. ms. */
 const EVERY_MS = 10_000

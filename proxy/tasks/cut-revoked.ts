@@ -1,5 +1,5 @@
 import type { OpenCalls } from '../http/open-calls.ts'
-import type { PeriodicTask } from './every.ts'
+import type { PeriodicTask } from './rounds.ts'
 
 /** The interval of the check: half of the second within which a revocation must end an open stream. ms. */
 const EVERY_MS = 500

@@ -3,7 +3,7 @@ import { LedgerError } from '../../db/ledger/record/entry.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { decideProposal, overdueProposals, type Proposal } from '../../db/operators/proposals.ts'
 import { noteEntry } from '../../plugins/audit/entries.ts'
-import type { PeriodicTask } from './every.ts'
+import type { PeriodicTask } from './rounds.ts'
 
 const AT_ONCE = 100
 

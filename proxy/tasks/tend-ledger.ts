@@ -9,8 +9,7 @@ import type { OutcomeWriter, SeenPrincipal } from '../../plugins/audit/audit.ts'
 import { type RefusalSummaries, summaryEntry } from '../../plugins/audit/summaries.ts'
 import type { MonotonicClock } from '../../plugins/secrets/throttle.ts'
 import { DEFAULT_TIMERS } from '../http/server.ts'
-import type { PeriodicTask } from './every.ts'
-import type { RoundsTask } from './rounds.ts'
+import type { PeriodicTask, RoundsTask } from './rounds.ts'
 
 const AT_ONCE = 128
 

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import type { Database } from '../../db/database.ts'
-import type { PeriodicTask } from './every.ts'
+import type { PeriodicTask } from './rounds.ts'
 
 /** Two gateways that are so far off their database may be a minute apart: as old as a proof may be. ms. */
 const MAX_OFF_MS = 30_000

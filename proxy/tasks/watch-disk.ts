@@ -1,6 +1,6 @@
 import { statfs } from 'node:fs/promises'
 import type { Logger } from 'pino'
-import type { PeriodicTask } from './every.ts'
+import type { PeriodicTask } from './rounds.ts'
 
 /** The interval of the readings: short against the time in which a fast disk is filled. ms. */
 const EVERY_MS = 2_000

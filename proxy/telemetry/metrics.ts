@@ -1,33 +1,34 @@
+import { X509Certificate } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import type { DataDirectory } from '../boot/data-directory.ts'
 import { VERSION } from '../boot/version.ts'
 import { ProviderFigures } from './provider-figures.ts'
 
-/** The service's metrics, in a registry of their own. */
-export interface GatewayMetrics {
-  readonly registry: Registry
-  readonly requests: Counter<'route' | 'method' | 'status'>
-  readonly refusals: Counter<'reason'>
-  readonly summarised: Counter
-  readonly latency: Histogram<'route'>
-  readonly tokens: Counter<'provider' | 'direction'>
-  readonly tokensUnknown: Counter<'provider' | 'reason'>
-  readonly llmCalls: Counter<'provider' | 'result'>
-  /** Requests to providers, their times, and the figures of the last hour and day. */
-  readonly providers: ProviderFigures
-  readonly modelMismatches: Counter<'provider'>
-  readonly mcpCalls: Counter<'resource' | 'result'>
-  readonly reloads: Counter<'result'>
-  readonly faults: Counter<'step'>
-  readonly handshakeFaults: Counter<'reason'>
-  readonly fullConnections: Counter<'outcome'>
-  readonly secretUses: Counter
-  readonly shadowVerdicts: Counter<'check' | 'verdict'>
-  readonly candidateVerdicts: Counter<'result'>
-  readonly overBudget: Counter
-  readonly waitedForBudget: Counter
-  /** Anchors of the ledger that could not take a checkpoint, by the anchor. */
-  readonly anchorFailures: Counter<'anchor'>
+/** Reads when the CAs' certificates end, and the server's on the disk, in seconds since the epoch. */
+export async function certificateEnds({
+  authority,
+  settings,
+}: Pick<DataDirectory, 'authority' | 'settings'>): Promise<ReadonlyMap<string, number>> {
+  const server = await readFile(join(settings.dataDir, 'ca', 'server.crt')).catch(() => null)
+  const { rootPem, intermediatePem, rotation } = authority
+  const name = rotation?.phase === 'issuing' ? 'old' : 'next'
+  const all = {
+    ...{ root: rootPem, intermediate: intermediatePem },
+    ...(rotation && {
+      [`${name}_root`]: rotation.other.rootPem,
+      [`${name}_intermediate`]: rotation.other.intermediatePem,
+    }),
+    ...(server && { server }),
+  }
+  return new Map(
+    Object.entries(all).map(([name, pem]) => [name, new X509Certificate(pem).validToDate.getTime() / 1000]),
+  )
 }
+
+/** The service's metrics, in a registry of their own. */
+export type GatewayMetrics = ReturnType<typeof createMetrics>
 
 interface GaugeSources {
   readonly waiting: () => number
@@ -70,91 +71,58 @@ function metricsOfTheProcess(): Registry {
   return ofTheProcess
 }
 
-export function createMetrics(ask: GaugeSources): GatewayMetrics {
+export function createMetrics(ask: GaugeSources) {
   const registry = Registry.merge([metricsOfTheProcess()])
   const registers = [registry]
-  gauge(registry, 'sallyport_audit_waiting_rows', 'Rows waiting for the audit ledger.', ask.waiting)
-  gauge(registry, 'sallyport_audit_owed_outcomes', 'Outcome rows the ledger has not taken yet.', ask.owed)
-  gauge(
-    registry,
-    'sallyport_audit_unsealed_rows',
-    'Rows of the audit ledger that no checkpoint covers yet.',
-    ask.unsealed,
-  )
-  gauge(
-    registry,
-    'sallyport_audit_sealing_stopped',
-    '1 while rows of the audit ledger wait for a checkpoint and none is signed.',
-    () => Number(ask.sealingStopped()),
-  )
-  gauge(
-    registry,
-    'sallyport_audit_anchors_late',
-    'Anchors that have lacked a checkpoint for more than two minutes.',
-    ask.lateAnchors,
-  )
-  gauge(
-    registry,
-    'sallyport_expectations_broken',
-    'Expectations of 90-expect.yaml that do not hold.',
-    ask.brokenExpectations,
-  )
-  gauge(
-    registry,
-    'sallyport_mcp_tools_quarantined',
-    'MCP tools whose changed definition waits for approval.',
-    ask.quarantined,
-  )
-  gauge(
-    registry,
-    'sallyport_mcp_resources_unreadable',
-    'Enabled MCP servers whose tools could not be read.',
-    ask.unreadable,
-  )
-  gauge(
-    registry,
-    'sallyport_trust_bundles_unreadable',
-    'Followed trust bundles whose last reading failed.',
-    ask.unreadBundles,
-  )
-  gauge(registry, 'sallyport_disk_free_bytes', 'Bytes free for the database.', ask.diskFree)
-  gauge(
-    registry,
-    'sallyport_disk_reserve_bytes',
-    'Bytes reserved for what is allowed: with less, refusals have no rows of their own.',
-    ask.diskReserve,
-  )
-  const failing = () => Number(ask.failing())
-  gauge(registry, 'sallyport_audit_failing', '1 while the audit ledger cannot be written.', failing)
-  const reachable = async () => Number(await ask.reachable())
-  gauge(registry, 'sallyport_database_reachable', '1 if the database answers, else 0.', reachable)
-  const listening = () => Number(ask.listening())
-  const heard = '1 if changes of other gateways are heard of, else 0.'
-  gauge(registry, 'sallyport_notices_listening', heard, listening)
-  descriptorGauges(registry, ask.descriptors)
+  gauges(registry, {
+    audit_waiting_rows: ['Rows waiting for the audit ledger.', ask.waiting],
+    audit_owed_outcomes: ['Outcome rows the ledger has not taken yet.', ask.owed],
+    audit_unsealed_rows: ['Rows of the audit ledger that no checkpoint covers yet.', ask.unsealed],
+    audit_sealing_stopped: [
+      '1 while rows of the audit ledger wait for a checkpoint and none is signed.',
+      ask.sealingStopped,
+    ],
+    audit_anchors_late: ['Anchors that have lacked a checkpoint for more than two minutes.', ask.lateAnchors],
+    expectations_broken: ['Expectations of 90-expect.yaml that do not hold.', ask.brokenExpectations],
+    mcp_tools_quarantined: ['MCP tools whose changed definition waits for approval.', ask.quarantined],
+    mcp_resources_unreadable: ['Enabled MCP servers whose tools could not be read.', ask.unreadable],
+    trust_bundles_unreadable: ['Followed trust bundles whose last reading failed.', ask.unreadBundles],
+    disk_free_bytes: ['Bytes free for the database.', ask.diskFree],
+    disk_reserve_bytes: [
+      'Bytes reserved for what is allowed: with less, refusals have no rows of their own.',
+      ask.diskReserve,
+    ],
+    audit_failing: ['1 while the audit ledger cannot be written.', ask.failing],
+    database_reachable: ['1 if the database answers, else 0.', ask.reachable],
+    notices_listening: ['1 if changes of other gateways are heard of, else 0.', ask.listening],
+    descriptors_open: [
+      'Descriptors that the process has open, also while none is left.',
+      () => ask.descriptors.open,
+    ],
+    descriptors_limit: [
+      'Descriptors that the process may open (RLIMIT_NOFILE).',
+      () => ask.descriptors.limit,
+    ],
+    connections_open: ["Clients' connections that are open.", () => ask.descriptors.connections],
+    connections_limit: [
+      "Clients' connections that may be open at once.",
+      () => ask.descriptors.mostConnections,
+    ],
+  })
   certificateGauge(registry, ask.certificates)
   lostLinesCounter(registry, ask.lostLines)
-  gauge(registry, 'sallyport_held_bytes', 'Bytes of bodies and answers that calls hold.', ask.held)
+  gauges(registry, { held_bytes: ['Bytes of bodies and answers that calls hold.', ask.held] })
   buildInfo(registry)
+  const counter = <Label extends string>(name: string, help: string, ...labelNames: Label[]) =>
+    new Counter({ name: `sallyport_${name}`, help, labelNames, registers })
   return {
     registry,
-    requests: new Counter({
-      name: 'sallyport_requests_total',
-      help: 'Requests answered, by route.',
-      labelNames: ['route', 'method', 'status'],
-      registers,
-    }),
-    refusals: new Counter({
-      name: 'sallyport_refusals_total',
-      help: 'Requests refused, by reason.',
-      labelNames: ['reason'],
-      registers,
-    }),
-    summarised: new Counter({
-      name: 'sallyport_refusals_summarised_total',
-      help: 'Refusals of known principals that have no audit row of their own.',
-      registers,
-    }),
+    requests: counter('requests_total', 'Requests answered, by route.', 'route', 'method', 'status'),
+    refusals: counter('refusals_total', 'Requests refused, by reason.', 'reason'),
+    summarised: counter(
+      'refusals_summarised_total',
+      'Refusals of known principals that have no audit row of their own.',
+    ),
     latency: new Histogram({
       name: 'sallyport_request_seconds',
       help: 'From the arrival of a request to the end of its answer.',
@@ -162,94 +130,76 @@ export function createMetrics(ask: GaugeSources): GatewayMetrics {
       buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120],
       registers,
     }),
-    tokens: new Counter({
-      name: 'sallyport_tokens_total',
-      help: 'Tokens that providers reported.',
-      labelNames: ['provider', 'direction'],
-      registers,
-    }),
-    tokensUnknown: new Counter({
-      name: 'sallyport_tokens_unknown_total',
-      help: 'Answers of providers whose tokens are not all known, by reason.',
-      labelNames: ['provider', 'reason'],
-      registers,
-    }),
-    llmCalls: new Counter({
-      name: 'sallyport_llm_calls_total',
-      help: 'LLM calls that a provider answered, by provider and how they ended.',
-      labelNames: ['provider', 'result'],
-      registers,
-    }),
+    tokens: counter('tokens_total', 'Tokens that providers reported.', 'provider', 'direction'),
+    tokensUnknown: counter(
+      'tokens_unknown_total',
+      'Answers of providers whose tokens are not all known, by reason.',
+      'provider',
+      'reason',
+    ),
+    llmCalls: counter(
+      'llm_calls_total',
+      'LLM calls that a provider answered, by provider and how they ended.',
+      'provider',
+      'result',
+    ),
+    /** Requests to providers, their times, and the figures of the last hour and day. */
     providers: new ProviderFigures(registers),
-    modelMismatches: new Counter({
-      name: 'sallyport_llm_model_mismatches_total',
-      help: 'Answers of a provider by another model than it was asked for.',
-      labelNames: ['provider'],
-      registers,
-    }),
-    mcpCalls: new Counter({
-      name: 'sallyport_mcp_calls_total',
-      help: 'MCP calls that were allowed and passed on, by resource and how they ended.',
-      labelNames: ['resource', 'result'],
-      registers,
-    }),
-    reloads: new Counter({
-      name: 'sallyport_config_reloads_total',
-      help: 'Reloads of the plugin configuration.',
-      labelNames: ['result'],
-      registers,
-    }),
-    faults: new Counter({
-      name: 'sallyport_faults_total',
-      help: 'Steps after an answer (report, settle, count, log, or a plugin by name) that threw.',
-      labelNames: ['step'],
-      registers,
-    }),
-    handshakeFaults: new Counter({
-      name: 'sallyport_handshake_faults_total',
-      help: 'TLS handshakes that were not completed, by reason.',
-      labelNames: ['reason'],
-      registers,
-    }),
-    fullConnections: new Counter({
-      name: 'sallyport_connections_full_total',
-      help: 'Connections that came when all places were taken: an idle one was closed to make room, or the new one was refused.',
-      labelNames: ['outcome'],
-      registers,
-    }),
-    secretUses: new Counter({
-      name: 'sallyport_admin_secret_uses_total',
-      help: 'Requests that were authenticated by the operator secret.',
-      registers,
-    }),
-    shadowVerdicts: new Counter({
-      name: 'sallyport_shadow_verdicts_total',
-      help: 'Calls that were judged by a check that only watches, by check and verdict.',
-      labelNames: ['check', 'verdict'],
-      registers,
-    }),
-    candidateVerdicts: new Counter({
-      name: 'sallyport_candidate_verdicts_total',
-      help: 'Calls of principals that have a candidate set, by what it would have changed.',
-      labelNames: ['result'],
-      registers,
-    }),
-    anchorFailures: new Counter({
-      name: 'sallyport_audit_anchor_failures_total',
-      help: 'Checkpoints that an anchor of the audit ledger did not take.',
-      labelNames: ['anchor'],
-      registers,
-    }),
-    overBudget: new Counter({
-      name: 'sallyport_held_refusals_total',
-      help: 'Bodies and answers that were refused because too many bytes are held.',
-      registers,
-    }),
-    waitedForBudget: new Counter({
-      name: 'sallyport_held_waits_total',
-      help: 'Bodies and answers that waited unread until others were done.',
-      registers,
-    }),
+    modelMismatches: counter(
+      'llm_model_mismatches_total',
+      'Answers of a provider by another model than it was asked for.',
+      'provider',
+    ),
+    mcpCalls: counter(
+      'mcp_calls_total',
+      'MCP calls that were allowed and passed on, by resource and how they ended.',
+      'resource',
+      'result',
+    ),
+    reloads: counter('config_reloads_total', 'Reloads of the plugin configuration.', 'result'),
+    faults: counter(
+      'faults_total',
+      'Steps after an answer (report, settle, count, log, or a plugin by name) that threw.',
+      'step',
+    ),
+    handshakeFaults: counter(
+      'handshake_faults_total',
+      'TLS handshakes that were not completed, by reason.',
+      'reason',
+    ),
+    fullConnections: counter(
+      'connections_full_total',
+      'Connections that came when all places were taken: an idle one was closed to make room, or the new one was refused.',
+      'outcome',
+    ),
+    secretUses: counter(
+      'admin_secret_uses_total',
+      'Requests that were authenticated by the operator secret.',
+    ),
+    shadowVerdicts: counter(
+      'shadow_verdicts_total',
+      'Calls that were judged by a check that only watches, by check and verdict.',
+      'check',
+      'verdict',
+    ),
+    candidateVerdicts: counter(
+      'candidate_verdicts_total',
+      'Calls of principals that have a candidate set, by what it would have changed.',
+      'result',
+    ),
+    anchorFailures: counter(
+      'audit_anchor_failures_total',
+      'Checkpoints that an anchor of the audit ledger did not take.',
+      'anchor',
+    ),
+    overBudget: counter(
+      'held_refusals_total',
+      'Bodies and answers that were refused because too many bytes are held.',
+    ),
+    waitedForBudget: counter(
+      'held_waits_total',
+      'Bodies and answers that waited unread until others were done.',
+    ),
   }
 }
 
@@ -263,35 +213,24 @@ function buildInfo(registry: Registry): void {
   made.set({ version: VERSION, node: process.versions.node }, 1)
 }
 
-/** Registers a gauge. If its value cannot be had, only its sample is missing. */
-function gauge(registry: Registry, name: string, help: string, ask: () => number | Promise<number>): void {
-  const made = new Gauge({
-    name,
-    help,
-    registers: [],
-    async collect() {
-      try {
-        this.set(await ask())
-      } catch {
-        this.remove()
-      }
-    },
-  })
-  registry.registerMetric(made)
-}
+type GaugeRow = readonly [help: string, ask: () => GaugeValue | Promise<GaugeValue>]
+type GaugeValue = number | boolean | null
 
-/** Adds the gauges of descriptors and connections. An unknown number has no sample. */
-function descriptorGauges(registry: Registry, ask: GaugeSources['descriptors']): void {
-  const known = (value: number | null): number => {
-    if (value === null || value === Infinity) throw new Error('there is no such number')
-    return value
+/** Registers gauges by their names. One whose value is not known, or cannot be had, has no sample. */
+function gauges(registry: Registry, rows: Readonly<Record<string, GaugeRow>>): void {
+  for (const [name, [help, ask]] of Object.entries(rows)) {
+    const made = new Gauge({
+      name: `sallyport_${name}`,
+      help,
+      registers: [],
+      async collect() {
+        const value = await Promise.try(ask).catch(() => null)
+        if (value === null || value === Infinity) this.remove()
+        else this.set(Number(value))
+      },
+    })
+    registry.registerMetric(made)
   }
-  const add = (name: string, help: string, value: () => number | null): void =>
-    gauge(registry, `sallyport_${name}`, help, () => known(value()))
-  add('descriptors_open', 'Descriptors that the process has open, also while none is left.', () => ask.open)
-  add('descriptors_limit', 'Descriptors that the process may open (RLIMIT_NOFILE).', () => ask.limit)
-  add('connections_open', "Clients' connections that are open.", () => ask.connections)
-  add('connections_limit', "Clients' connections that may be open at once.", () => ask.mostConnections)
 }
 
 function certificateGauge(registry: Registry, ask: GaugeSources['certificates']): void {

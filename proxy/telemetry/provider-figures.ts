@@ -195,7 +195,7 @@ const BOUNDS = Array.from({ length: 23 }, (_, doubling) => 3 * (doubling + 3))
 
 class SpanCounts {
   /** The number of the span since the epoch that is counted here. */
-  step = -1
+  readonly step: number
   calls = 0
   errors = 0
   input = 0
@@ -203,14 +203,8 @@ class SpanCounts {
   readonly durations = new Uint32Array(BUCKETS)
   readonly firstBytes = new Uint32Array(BUCKETS)
 
-  begin(step: number): void {
+  constructor(step: number) {
     this.step = step
-    this.calls = 0
-    this.errors = 0
-    this.input = 0
-    this.output = 0
-    this.durations.fill(0)
-    this.firstBytes.fill(0)
   }
 
   add(other: SpanCounts): void {
@@ -238,15 +232,16 @@ class SpanRing {
   at(at: number): SpanCounts {
     const step = Math.floor(at / this.#spanMs)
     const place = step % this.#spans.length
-    const span = this.#spans[place] ?? new SpanCounts()
+    const known = this.#spans[place]
+    if (known?.step === step) return known
+    const span = new SpanCounts(step)
     this.#spans[place] = span
-    if (span.step !== step) span.begin(step)
     return span
   }
 
   sum(at: number): ProviderSpan {
     const newest = Math.floor(at / this.#spanMs)
-    const all = new SpanCounts()
+    const all = new SpanCounts(newest)
     for (const span of this.#spans) if (span && span.step > newest - this.#spans.length) all.add(span)
     const { calls, errors, input, output, durations, firstBytes } = all
     return {

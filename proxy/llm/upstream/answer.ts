@@ -5,7 +5,7 @@ import { collectBytes } from '../../../plugins/collect.ts'
 import type { CallPermit, CatalogPermit } from '../../../plugins/permit.ts'
 import type { MemoryReservation } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { connectionCause } from '../../egress/connection-cause.ts'
+import { connectionCause } from '../../egress/error-words.ts'
 import type { EgressProxy } from '../../egress/proxy-tunnel.ts'
 
 export interface UpstreamTimeouts {

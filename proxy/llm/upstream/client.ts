@@ -6,8 +6,8 @@ import { HostNameCache } from '../../../db/host-names/kept-names.ts'
 import { type CallAuthority, confirmAuthority, OVERTAKEN } from '../../../plugins/call-authority.ts'
 import { ByteCollector } from '../../../plugins/collect.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
+import { CONNECTION_ABANDONED, type OpeningConnection, openingStorage } from '../../egress/agent.ts'
 import { longBody } from '../../egress/long-body.ts'
-import { CONNECTION_ABANDONED, type OpeningConnection, openingStorage } from '../../egress/opening.ts'
 import { PacedAgents } from '../../egress/paced-agents.ts'
 import {
   brokenBody,

@@ -1,5 +1,5 @@
-import { connectionCause } from '../../egress/connection-cause.ts'
 import type { ErrorWords } from '../../egress/error-words.ts'
+import { connectionCause } from '../../egress/error-words.ts'
 import { LEGACY_VERSIONS, MODERN_VERSION } from '../protocol/versions.ts'
 
 /**

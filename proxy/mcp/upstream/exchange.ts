@@ -5,10 +5,14 @@ import type { HangupSignal } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { BYTES_AT_ONCE } from '../../../plugins/turns.ts'
 import { VERSION } from '../../boot/version.ts'
-import { EgressRefused } from '../../egress/agent.ts'
+import {
+  CONNECTION_ABANDONED,
+  EgressRefused,
+  type OpeningConnection,
+  openingStorage,
+} from '../../egress/agent.ts'
 import { AnswerBuffer } from '../../egress/incoming.ts'
 import { longBody } from '../../egress/long-body.ts'
-import { CONNECTION_ABANDONED, type OpeningConnection, openingStorage } from '../../egress/opening.ts'
 import type { McpConnection } from './connections.ts'
 import { connectionProblem, McpUpstreamError, mcpTimeout, mcpUpstreamFailure } from './errors.ts'
 
