@@ -55,6 +55,9 @@ await t.test(
       drop index internal_agents_followed; alter table internal_agents drop column followed_bundle;
       drop index certificate_pins_issuer; alter table certificate_pins drop column issuer;
       drop table attention_deferrals; drop index audit_rows_denied; drop table capability_sets;
+      drop trigger audit_rows_delete; drop table audit_segments; drop table audit_states;
+      create trigger audit_rows_delete before delete on audit_rows
+      begin select raise(abort, 'audit_log is append-only'); end;
       ${Object.values(PRINCIPAL_TABLES)
         .map(
           ({ table }) =>
