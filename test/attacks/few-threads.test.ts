@@ -16,7 +16,7 @@ import { readFile } from 'node:fs/promises'
 import { Worker } from 'node:worker_threads'
 import { certificateThread } from '${ROOT}/proxy/admin/operation/certificate-thread.ts'
 import { mcpThreadPool } from '${ROOT}/proxy/mcp/aside/aside.ts'
-import { startEvaluator } from '${ROOT}/plugins/policy/evaluator-thread.ts'
+import { startEvaluator } from '${ROOT}/plugins/policy/policy.ts'
 
 const said = { broken: [] }
 process.on('uncaughtException', (error) => said.broken.push(String(error)))
