@@ -127,7 +127,7 @@ const PROTOCOL: readonly Omit<StatedLimit, 'page'>[] = [
   { says: /A message is cut at ([\d,]+)/g, is: [constant('proxy/egress/error-words.ts', 'MAX_MESSAGE')] },
   {
     says: /is longer than (\d+) MiB \| its own/g,
-    is: [constant('proxy/llm/handler.ts', 'MAX_ERROR_BODY', MIB)],
+    is: [constant('proxy/llm/refused-answer.ts', 'MAX_ERROR_BODY', MIB)],
   },
   {
     says: /`first_byte_timeout_ms` and `idle_timeout_ms` are (\d+) s each/g,
@@ -181,7 +181,7 @@ const PROTOCOL: readonly Omit<StatedLimit, 'page'>[] = [
   },
   {
     says: /gives up after (\w+) questions/g,
-    is: [constant('proxy/mcp/upstream/request.ts', 'MAX_IDLE_RESUMES')],
+    is: [constant('proxy/mcp/upstream/resumption.ts', 'MAX_IDLE_RESUMES')],
   },
   {
     says: /has at most (\d+) KiB; in a longer/g,
