@@ -8,6 +8,7 @@ import { readFileSync } from 'node:fs'
 export const LONG: Readonly<Record<string, string>> = {
   'test/cluster/': 'several gateways and a PostgreSQL that is killed, paused and cut off',
   'test/db/postgres/round-trips': 'it listens to five gateways for ten seconds',
+  'test/proxy/archive/trimmed': 'a gateway that is stopped and archived between its starts',
   'test/attacks/trusted-cas': 'a gateway for each of many CAs that are attached',
   ...because('a browser or a program of others', [
     'test/attacks/stored-scripts',
