@@ -103,6 +103,7 @@ const compiled = (): Promise<string> => {
 const PACK = [
   ...['README.md', 'SHA256SUMS', 'anchors/anchors.json', 'grants.ndjson', 'inventory.json', 'key.txt'],
   ...['refusals.csv', 'rows.csv', 'rows.ndjson', 'sets-end.json', 'sets-start.json', 'sign-ins.ndjson'],
+  'state-end.json',
   ...['tools.json', 'verify.mjs', 'verify.py'],
 ]
 
