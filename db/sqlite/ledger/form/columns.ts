@@ -29,8 +29,9 @@ export const SELECT_FROM_LEAVES = `select
   ${LEAF_COLUMNS.map((name) => `${memberOf(name)} as ${name}`).join(',\n  ')}
 from audit_rows`
 
-// What is no text is not in the leaf: so nobody who makes it one is unseen.
-const textOr = (column: string, sql: string): string => `iif(typeof(${column}) = 'text', ${sql}, 'null')`
+// Whatever is neither a text nor null makes another leaf than any row has: so nobody puts it there unseen.
+const textOr = (column: string, sql: string): string =>
+  `case typeof(${column}) when 'text' then ${sql} when 'null' then 'null' else '0' end`
 const json = (column: string): string => textOr(column, `json_quote(${column})`)
 
 const MADE = leafSql({

@@ -34,6 +34,13 @@ export const ROWS: readonly DatabaseEdit[] = [
       both(2),
     ),
   ]),
+  ...['tool', 'model', 'provider', 'cert_thumbprint', 'dpop_jkt', 'request_id'].map((column) =>
+    sql(
+      `rows: bytes in the place of no ${column}`,
+      `update audit_rows set ${column} = x'00ff' where seq = (select max(seq) from audit_rows where ${column} is null)`,
+      both(2),
+    ),
+  ),
   sql(
     'rows: a leaf that is no JSON',
     (log, choose) => `update audit_rows set leaf = '{' where seq = ${seqOf(log, choose)}`,
