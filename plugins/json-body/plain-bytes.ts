@@ -288,9 +288,13 @@ function numberEnd(bytes: Buffer, start: number): number {
   return at
 }
 
-/** Returns the end of one digit or more; -1 if there is none. */
+/** More digits than a number may have: what follows them is not looked at. */
+const MAX_DIGITS = 16_384
+
+/** Returns the end of one digit or more, of {@link MAX_DIGITS} at most; -1 if there is none. */
 function digitsEnd(bytes: Buffer, start: number): number {
+  const most = start + MAX_DIGITS
   let at = start
-  while (isDigit(bytes[at])) at += 1
+  while (at < most && isDigit(bytes[at])) at += 1
   return at > start ? at : -1
 }
