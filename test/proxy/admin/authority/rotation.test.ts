@@ -12,6 +12,7 @@ import { readSetting, type SettingKey } from '../../../../db/settings.ts'
 import { controlPath } from '../../../../proxy/http/control-socket.ts'
 import { certificateRequest } from '../../../../scripts/client/renewal/renew.ts'
 import { overSocket } from '../../../support/control.ts'
+import { ENGINE } from '../../../support/db/engine.ts'
 import { twoStages } from '../../../support/db/postgres/stages.ts'
 import { past } from '../../../support/db/raw.ts'
 import { corporateCa } from '../../../support/foreign.ts'
@@ -508,38 +509,43 @@ async function struckAt(
 const KILLED_APART = 7
 t.setTimeout(WHOLE_SWEEP ? 3_600_000 : 300_000)
 
-t.test('killed at any write of a step, the next start goes on before it or after it', async (t) => {
-  const sqlite = (dataDir: string) => ({
-    MCP_PROXY_DATA_DIR: dataDir,
-    MCP_PROXY_KEY_PASSPHRASE: '',
-    MCP_PROXY_DATABASE_URL: `sqlite:${join(dataDir, 'sallyport.db')}`,
-  })
-  const first = await testGateway(t, { settings: sqlite(join(await scratch(t), 'data')), ownCa: true })
-  const bot = await first.enroll('bot', ['llm.chat'])
-  await first.close(0)
-  let original = first.settings.dataDir
-  for (const [name, [before, after]] of Object.entries(PHASES)) {
-    let struck = 0
-    for (const nth of sweepPlaces(name === 'prepare' ? 2 : KILLED_APART)) {
-      const dataDir = join(await scratch(t), 'data')
-      cpSync(original, dataDir, { recursive: true })
-      const isStruck = await struckAt(t, nth, name, sqlite(dataDir))
-      const again = await testGateway(t, { settings: sqlite(dataDir), ownCa: true })
-      const { phase } = (await onTheMachine(again)('GET', PATH)).json
-      t.ok(phase === before || phase === after, `${name} ${nth}: ${phase}`)
-      const ca = await bundleOf(again)
-      const isEnded = name === 'finish' && phase === after
-      t.equal(await chat({ ...again, ca }, bot), isEnded ? 401 : 200, `${name} ${nth}`)
-      await again.close(0)
-      struck += isStruck ? 1 : 0
-      if (isStruck) continue
-      t.equal(phase, after, `${name} is made`)
-      t.ok(struck > 0, `${name} was struck ${struck} times`)
-      original = dataDir
-      break
+const onceIsEnough = ENGINE === 'postgres' && 'it is a SQLite database, which the other run has too'
+t.test(
+  'killed at any write of a step, the next start goes on before it or after it',
+  { skip: onceIsEnough },
+  async (t) => {
+    const sqlite = (dataDir: string) => ({
+      MCP_PROXY_DATA_DIR: dataDir,
+      MCP_PROXY_KEY_PASSPHRASE: '',
+      MCP_PROXY_DATABASE_URL: `sqlite:${join(dataDir, 'sallyport.db')}`,
+    })
+    const first = await testGateway(t, { settings: sqlite(join(await scratch(t), 'data')), ownCa: true })
+    const bot = await first.enroll('bot', ['llm.chat'])
+    await first.close(0)
+    let original = first.settings.dataDir
+    for (const [name, [before, after]] of Object.entries(PHASES)) {
+      let struck = 0
+      for (const nth of sweepPlaces(name === 'prepare' ? 2 : KILLED_APART)) {
+        const dataDir = join(await scratch(t), 'data')
+        cpSync(original, dataDir, { recursive: true })
+        const isStruck = await struckAt(t, nth, name, sqlite(dataDir))
+        const again = await testGateway(t, { settings: sqlite(dataDir), ownCa: true })
+        const { phase } = (await onTheMachine(again)('GET', PATH)).json
+        t.ok(phase === before || phase === after, `${name} ${nth}: ${phase}`)
+        const ca = await bundleOf(again)
+        const isEnded = name === 'finish' && phase === after
+        t.equal(await chat({ ...again, ca }, bot), isEnded ? 401 : 200, `${name} ${nth}`)
+        await again.close(0)
+        struck += isStruck ? 1 : 0
+        if (isStruck) continue
+        t.equal(phase, after, `${name} is made`)
+        t.ok(struck > 0, `${name} was struck ${struck} times`)
+        original = dataDir
+        break
+      }
     }
-  }
-})
+  },
+)
 
 t.test('of replicas on PostgreSQL one is killed at a write of a step, and the other goes on', async (t) => {
   const { url, one } = await twoStages(t)
