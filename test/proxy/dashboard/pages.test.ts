@@ -232,7 +232,8 @@ await t.test(
       ['disable', 'nobody can reach it'],
       ['enable', 'can reach it again'],
     ] as const) {
-      const { headers } = await jar.send(`${path}/${action}`, { csrf })
+      const { status, headers, text } = await jar.send(`${path}/${action}`, { csrf })
+      t.equal(status, 303, text)
       t.match((await jar.ask('GET', String(headers.location))).text, says)
     }
     t.match((await jar.ask('GET', path)).text, '<code>files.read</code>')
