@@ -14,12 +14,14 @@ export const pluginCatalogue = <
   Operators extends ZodType,
   Expect extends ZodType,
   Proofs extends ZodType,
+  Archive extends ZodType,
 >(services: {
   llm: Llm
   mcp: Mcp
   operators: Operators
   expect: Expect
   proofs: Proofs
+  archive: Archive
 }) =>
   ({
     pin: { place: 'identity', file: '10-pin.yaml', options: pinOptions, needs: [], gives: ['principal'] },
@@ -50,6 +52,7 @@ export const pluginCatalogue = <
     operators: { place: 'service', options: services.operators, needs: [], gives: [] },
     expect: { place: 'service', options: services.expect, needs: [], gives: [] },
     proofs: { place: 'service', options: services.proofs, needs: [], gives: [] },
+    archive: { place: 'service', options: services.archive, needs: [], gives: [] },
   }) as const satisfies PluginCatalogue
 
 export type PluginCatalogue = Readonly<Record<string, CatalogueRow>>

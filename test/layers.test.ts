@@ -55,7 +55,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   mcp: ['http', 'egress'],
   tasks: ['http', 'llm', 'mcp/pinning'],
   proofs: ['http', 'admin', 'egress', 'tasks'],
-  archive: ['admin', 'proofs'],
+  archive: ['admin', 'proofs', 'tasks'],
   federation: ['auth', 'egress', 'tasks'],
   admin: ['http', 'egress', 'mcp/pinning'],
   operators: ['http', 'admin', 'egress'],

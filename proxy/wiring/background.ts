@@ -1,10 +1,13 @@
+import { databaseLocation } from '../../db/engine.ts'
 import { followedBundleNames } from '../../db/principals/spiffe.ts'
 import { proposalDetail } from '../admin/conditions/propose.ts'
 import { trustBundleOf } from '../admin/principals/enroll.ts'
 import { putFollowedBundle } from '../admin/principals/trusted-cas.ts'
+import { archiveOnSchedule } from '../archive/schedule.ts'
 import { followBundles } from '../federation/follow-bundles.ts'
 import { federationTask } from '../federation/publish.ts'
 import { inspector } from '../mcp/pinning/inspect.ts'
+import { anchorName } from '../proofs/anchors/anchors.ts'
 import { anchorCheckpoints } from '../proofs/anchors/task.ts'
 import { watchSealing } from '../proofs/sealing-watch.ts'
 import { recordStates } from '../proofs/state-recorder.ts'
@@ -34,6 +37,7 @@ export function startTasks(services: GatewayServices, inForce: () => Configurati
     anchorTask(services, inForce),
     countRows({ database: services.dataDirectory.database, ledger: services.ledger }),
     stateTask(services, inForce),
+    archiveTask(services, inForce),
     bundleTask(services, inForce),
     ...federation(services),
   ]
@@ -108,6 +112,26 @@ const stateTask = (
     clock,
     log: logs.log,
   })
+
+function archiveTask(
+  { dataDirectory, ledger, clock, logs }: GatewayServices,
+  inForce: () => Configuration,
+): RoundsTask {
+  const { database, settings } = dataDirectory
+  return archiveOnSchedule({
+    database,
+    ledger,
+    location: databaseLocation(settings.databaseUrl),
+    get authority() {
+      return dataDirectory.authority
+    },
+    options: () => inForce().archive,
+    anchors: () => inForce().proofs.anchors.map(anchorName),
+    configDigest: () => inForce().digest,
+    clock,
+    log: logs.log,
+  })
+}
 
 function bundleTask(
   { dataDirectory, ledger, bundleStandings, clock, logs }: GatewayServices,

@@ -18,6 +18,7 @@ import { checkOrder } from '../../plugins/order.ts'
 import type { PinOptions } from '../../plugins/pin/options.ts'
 import { expectOptions } from '../admin/conditions/sentence.ts'
 import type { Expectation, ExpectationsInForce } from '../admin/operation/context.ts'
+import { type ArchiveOptions, archiveOptions } from '../archive/options.ts'
 import { type LlmOptions, llmOptions, withKeyVariables, withProxies } from '../llm/options.ts'
 import { type McpOptions, mcpOptions } from '../mcp/options.ts'
 import { type OperatorsOptions, operatorsOptions } from '../operators/options.ts'
@@ -43,6 +44,8 @@ export interface Configuration {
   readonly operators: OperatorsOptions
   /** The same of `45-proofs.yaml`. */
   readonly proofs: ProofsOptions
+  /** The options of `90-archive.yaml`; null if there is none. */
+  readonly archive: ArchiveOptions | null
   /** The operator's own checks and policy, in order, between the capability gate and the record. */
   readonly checks: readonly InstalledCheck[]
   /** The sentences of `90-expect.yaml`, in their order. */
@@ -106,6 +109,7 @@ export const CATALOGUE = pluginCatalogue({
   operators: operatorsOptions,
   expect: expectOptions,
   proofs: proofsOptions,
+  archive: archiveOptions,
 })
 
 const SCHEMAS = new Map(Object.entries(CATALOGUE).map(([plugin, { options }]) => [plugin, options]))
@@ -150,6 +154,7 @@ export async function loadConfiguration(
     mcp: mcpOptions.parse(optionsOf('mcp') ?? {}),
     operators: operatorsOptions.parse(optionsOf('operators') ?? {}),
     proofs: proofsOptions.parse(optionsOf('proofs') ?? {}),
+    archive: archiveIn(fileOf('archive')),
     checks: [...checks.values()].map(({ check, digest, shadow, isModule, options }) => ({
       check,
       digest,
@@ -162,6 +167,9 @@ export async function loadConfiguration(
     close: () => closeAll(checks),
   }
 }
+
+const archiveIn = (file: OperatorFile | undefined): ArchiveOptions | null =>
+  file ? archiveOptions.parse(file.options) : null
 
 function expectationsIn(file: OperatorFile | undefined): readonly Expectation[] {
   const { expect } = expectOptions.parse(file?.options ?? {})

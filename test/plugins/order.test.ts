@@ -11,6 +11,7 @@ const CATALOGUE = pluginCatalogue({
   operators: z.strictObject({}),
   expect: z.strictObject({}),
   proofs: z.strictObject({}),
+  archive: z.strictObject({}),
 })
 
 /**

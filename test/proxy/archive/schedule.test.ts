@@ -1,0 +1,83 @@
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import t from 'tap'
+import { databaseLocation } from '../../../db/engine.ts'
+import { currentTree } from '../../../db/ledger/tree/store.ts'
+import { archiveOptions, daysOf } from '../../../proxy/archive/options.ts'
+import { archiveNext, endOfNext } from '../../../proxy/archive/schedule.ts'
+import { recordState } from '../../../proxy/proofs/state-recorder.ts'
+import { openArchivedLog } from '../../support/archive.ts'
+import { databaseUrl } from '../../support/db/engine.ts'
+import { note } from '../../support/db/history.ts'
+
+const DAY_MS = 86_400_000
+const FIRST = Date.parse('2026-01-01T03:00:00.000Z')
+const NEVER = new AbortController().signal
+
+const stateOf = (day: number) => ({ leaf: 256 * (day + 1), at: new Date(FIRST + day * DAY_MS).toISOString() })
+
+t.test(
+  'a segment ends with the state of a day that is old enough, by the clock and by the days since',
+  (t) => {
+    const states = Array.from({ length: 10 }, (_, day) => stateOf(day))
+    const end = (from: number, keep: number, nowDay: number, of = states) =>
+      endOfNext(of, from, keep, FIRST + nowDay * DAY_MS)
+    t.equal(end(0, 7, 9), 256, 'the first day')
+    t.equal(end(256, 7, 9), 512, 'the next one')
+    t.equal(end(512, 7, 9), 768, 'the last that may go')
+    t.equal(end(768, 7, 9), null, 'six days are not seven')
+    t.equal(end(0, 7, 6.9), null, 'the clock says that it is too young')
+    t.equal(end(0, 30, 400), null, 'a clock a year ahead: only nine days have been seen')
+    t.equal(end(0, 1, 400, states.slice(0, 1)), null, 'nothing was said since')
+    t.equal(end(2_560, 1, 400), null, 'all of it is archived')
+    t.equal(end(0, 1, 400, []), null, 'no state at all')
+    const twice = [stateOf(0), { ...stateOf(0), leaf: 300 }, { ...stateOf(1), leaf: 512 }]
+    t.equal(end(0, 2, 400, twice), null, 'two states of one day are one')
+    t.end()
+  },
+)
+
+t.test('rows move a day at a time, and what is young stays', async (t) => {
+  const directory = t.testdir({ archive: {} })
+  const [folder, url] = [join(directory, 'archive'), await databaseUrl(directory)]
+  const log = await openArchivedLog(t, url)
+  let now = FIRST
+  const given = {
+    ...log,
+    folder,
+    clock: () => now,
+    location: databaseLocation(url),
+    authority: { rootPem: '', intermediatePem: '', rotation: null },
+    anchors: () => [],
+    log: pino({ level: 'silent' }),
+  }
+  for (let day = 0; day < 4; day += 1, now += DAY_MS) {
+    await log.ledger.commit({ entries: Array.from({ length: 256 }, (_, n) => note('audit.reviewed', { n })) })
+    await log.sealer.seal()
+    const tree = await currentTree(log.database.kysely)
+    if (!tree) throw new Error('there is no tree')
+    await recordState(given, { tree: tree.tree, leaf: tree.size - (tree.size % 256) }, NEVER)
+    await log.sealer.seal()
+  }
+  const moved: boolean[] = []
+  for (let turn = 0; turn < 3; turn += 1) moved.push(await archiveNext(given, 2, NEVER))
+  t.same(moved, [true, true, false])
+  t.same(readdirSync(folder).toSorted(), ['0-255.zip', '256-511.zip', 'LOG'])
+})
+
+t.test('odd options are refused in a sentence', (t) => {
+  const sound = { keep: '90d', to: '/var/lib/sallyport/archive' }
+  t.same(archiveOptions.parse(sound), { ...sound, at: '03:00' })
+  t.same(['1d', '2w', '7y'].map(daysOf), [1, 14, 2_555])
+  const odd = [
+    ...['0', '0d', '-1d', '90', '90 d', 90, '1h', ''].map((keep) => ({ ...sound, keep })),
+    ...['archive', './archive', ''].map((to) => ({ ...sound, to })),
+    ...['3:00', '24:00', '03:60', '03'].map((at) => ({ ...sound, at })),
+    { ...sound, more: 1 },
+    { keep: '90d' },
+    { to: '/a' },
+  ]
+  for (const options of odd) t.notOk(archiveOptions.safeParse(options).success, JSON.stringify(options))
+  t.end()
+})
