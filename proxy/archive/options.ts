@@ -4,7 +4,8 @@ import { z } from 'zod'
 const DAYS = { d: 1, w: 7, y: 365 }
 const SPAN = /^([1-9][0-9]{0,4})([dwy])$/
 
-const span = z.string().regex(SPAN, 'must be a number of days, weeks or years, from 1d on: 90d, 12w, 7y')
+const SPAN_FORM = 'must be a number of days, weeks or years, from 1d on: 90d, 12w, 7y'
+const span = z.string(SPAN_FORM).regex(SPAN, SPAN_FORM)
 
 /** Returns the days of a span: 90 of `90d`. */
 export function daysOf(text: string): number {
