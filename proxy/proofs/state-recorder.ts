@@ -11,7 +11,7 @@ import { noteEntry } from '../../plugins/audit/entries.ts'
 import { type RoundsTask, rounds } from '../tasks/rounds.ts'
 
 const NAME = 'record-state'
-const EVERY_MS = 60_000
+const EVERY_MS = 15_000
 /** The time from one state to the next. ms. */
 const STATE_INTERVAL_MS = 86_400_000
 /** A long way to catch up is said in the log. Rows. */

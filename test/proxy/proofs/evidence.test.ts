@@ -213,6 +213,8 @@ await t.test(
     const said = await eventually(
       () => later.rows({ action: 'ledger.state' }),
       (rows) => rows.length > 0,
+      // On PostgreSQL it is the second look that finds out who leads.
+      25_000,
     )
     const { leaf } = said[0]?.detail ?? {}
     t.equal(leaf, 256)
