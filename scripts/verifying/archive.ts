@@ -24,6 +24,9 @@ export interface InspectedSegment extends SegmentFile {
 }
 
 export interface ArchiveInspection {
+  /** The files in their order. Never empty. */
+  readonly files: readonly SegmentFile[]
+  /** The segments that could be read. */
   readonly segments: readonly InspectedSegment[]
   /** Faults of the folder as a whole, each as a sentence. */
   readonly findings: readonly string[]
@@ -68,7 +71,7 @@ export async function inspectArchive(
       end = null
     }
   }
-  return { segments, findings, end, said }
+  return { files, segments, findings, end, said }
 }
 
 const segmentsIn = (folder: string): readonly SegmentFile[] =>

@@ -133,14 +133,14 @@ const isFolder = (source: string): boolean =>
 
 /** Prints what was found of an archive, and of the rows behind it. Returns the exit code. */
 function printArchive(archive: ArchiveInspection, rest: LedgerInspection | null, json: boolean): number {
-  const { segments, said, end } = archive
+  const { files, segments, said, end } = archive
   const findings = [...archive.findings, ...said.findings(segments)]
   const inspections = [...segments.map(({ inspection }) => inspection), ...(rest ? [rest] : [])]
   const codes = [findings.length > 0 ? 2 : 0, ...inspections.map(exitCodeOf)]
   const code = [2, 3, 4, 5].find((one) => codes.includes(one)) ?? 0
   if (json) {
-    const files = segments.map(({ file, sha256, inspection }) => ({ file, sha256, ...asJson(inspection) }))
-    const found = { segments: files, findings, end: end?.sha256 ?? null }
+    const read = segments.map(({ file, sha256, inspection }) => ({ file, sha256, ...asJson(inspection) }))
+    const found = { segments: read, findings, end: end?.sha256 ?? null }
     print(escapeHiddenJson(JSON.stringify({ ...(rest && asJson(rest)), archive: found })))
     return code
   }
@@ -148,8 +148,9 @@ function printArchive(archive: ArchiveInspection, rest: LedgerInspection | null,
   for (const { file, inspection } of segments)
     if (exitCodeOf(inspection) !== 0) print(...reportLines(inspection).map((line) => `${file}: ${line}`))
   const rows = segments.reduce((sum, { inspection }) => sum + inspection.verdict.rows, 0)
-  const [first, last] = [segments[0], segments.at(-1)]
-  print(`${counts(segments.length, 'segment')}: leaves ${first?.first} to ${last?.last}, ${rows} rows`)
+  const [from, to] = [files[0]?.first, files.at(-1)?.last]
+  print(`${counts(files.length, 'segment')}: leaves ${from} to ${to}, ${rows} rows`)
+  const last = segments.at(-1)
   if (rest) print(...reportLines(rest))
   else if (code === 0 && last) print(...reportLines(last.inspection).slice(-1))
   return code

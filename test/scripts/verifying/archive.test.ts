@@ -88,6 +88,10 @@ t.test('a folder of segments is verified as one ledger, and each odd file is nam
     t.equal(found.code, code, name)
     t.match(found.out, finding, name)
   }
+  rmSync(at(''), { recursive: true })
+  mkdirSync(at(''))
+  writeFileSync(at('0-255.zip'), 'no zip')
+  t.match(await verify(at('')), { code: 2, out: /^1 segment: leaves 0 to 255, 0 rows$/m }, 'none can be read')
   mkdirSync(at('empty'))
   t.match(await verify(at('empty')), { code: 9, err: /there is no segment in/ })
 })
