@@ -4,7 +4,6 @@ import { text } from 'node:stream/consumers'
 import { Worker } from 'node:worker_threads'
 import type { DatabaseLocation } from '../../db/engine.ts'
 import { archiveBoundary, listSegments } from '../../db/ledger/tree/segments.ts'
-import { type StoredState, statesUpTo } from '../../db/ledger/tree/states.ts'
 import { currentTree, type StoredCheckpoint, treeKeysOf } from '../../db/ledger/tree/store.ts'
 import { TILE_WIDTH } from '../../db/ledger/tree/tiles.ts'
 import { ThreadPool } from '../../db/support/thread.ts'
@@ -70,8 +69,9 @@ async function writeSegment(
   const keys = await treeKeysOf(kysely, tree.tree)
   await claimFolder(folder, keys.at(-1)?.vkey ?? '')
   const newest = await checkpointOver(dependencies, tree.tree, last + 1)
-  const state = await stateAt(dependencies, tree.tree, last + 1, signal)
-  const start = first === 0 ? null : await stateAt(dependencies, tree.tree, first, signal)
+  const stateAt = (leaf: number) => recordState(dependencies, { tree: tree.tree, leaf }, signal)
+  const state = await stateAt(last + 1)
+  const start = first === 0 ? null : await stateAt(first)
   const said = start && (await database.treeRows.placeOf(start))
   if (said !== null && said > state.place)
     throw new Error(`the row of the state before leaf ${first} is behind leaf ${last}: archive more at once`)
@@ -89,19 +89,6 @@ async function writeSegment(
     ...{ first, last, last_place: state.place, state: state.sha256 },
     ...{ ...written, file, since, until },
   })
-}
-
-/** The state that the leaves before one have left, once a row says it. */
-async function stateAt(
-  dependencies: ArchiveDependencies,
-  tree: number,
-  leaf: number,
-  signal: AbortSignal,
-): Promise<StoredState> {
-  await recordState(dependencies, { tree, leaf }, signal)
-  const [state] = await statesUpTo(dependencies.database, tree, leaf, 1)
-  if (state?.leaf !== leaf) throw new Error(`the state before leaf ${leaf} is not there`)
-  return state
 }
 
 /** Writes a segment beside its place, puts it there, and reads it back. */

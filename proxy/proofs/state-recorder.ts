@@ -3,7 +3,7 @@ import type { Database } from '../../db/database.ts'
 import { STATE_ACTION } from '../../db/ledger/authority/ledger-state.ts'
 import { hashOf } from '../../db/ledger/record/leaf.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
-import { statesUpTo, storeState, textOfState } from '../../db/ledger/tree/states.ts'
+import { type StoredState, statesUpTo, storeState, textOfState } from '../../db/ledger/tree/states.ts'
 import { currentTree } from '../../db/ledger/tree/store.ts'
 import { TILE_WIDTH } from '../../db/ledger/tree/tiles.ts'
 import { timestamp } from '../../db/support/statement.ts'
@@ -63,18 +63,18 @@ export function recordStates(given: StateDependencies): RoundsTask {
   })
 }
 
-/** Records the state of the first `leaf` sealed rows, a multiple of 256. Throws an AbortError. */
+/** Records the state of the first `leaf` sealed rows, a multiple of 256, unless it is. Throws an AbortError. */
 export async function recordState(
   { database, ledger, configDigest, clock, log }: StateDependencies,
   { tree, leaf }: StateWanted,
   signal: AbortSignal,
-): Promise<{ readonly text: string; readonly sha256: string }> {
+): Promise<StoredState> {
   const [last] = await statesUpTo(database, tree, leaf, 1)
-  const text = last && (await textOfState(database, last))
-  if (last?.leaf === leaf && text !== undefined) return { text, sha256: last.sha256 }
+  if (last?.leaf === leaf) return last
+  const before = last ? await textOfState(database, last) : null
   const [from, after] = [last?.leaf ?? 0, last?.place ?? 0]
   if (leaf - from > MANY_ROWS) log.info({ rows: leaf - from }, 'the state of the ledger is computed')
-  const made = await database.audit.state({ after, count: leaf - from, before: text ?? null }, signal)
+  const made = await database.audit.state({ after, count: leaf - from, before }, signal)
   const sha256 = hashOf(made.text)
   const at = clock()
   const detail = { leaf, sha256 }
@@ -86,5 +86,5 @@ export async function recordState(
   const { stream, seq } = row
   const stored = { tree, leaf, place: made.place, sha256, at: timestamp(at), stream, seq }
   await ledger.commit({ statements: [await storeState(database, stored, made.text)], entries: [] })
-  return { text: made.text, sha256 }
+  return stored
 }

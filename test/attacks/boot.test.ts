@@ -9,7 +9,7 @@ import { environment, startProcess } from '../support/process.ts'
 
 const NOWHERE = 'http://127.0.0.1:9'
 
-/** What is judged before a database is opened: the same on every engine. */
+/** Judged before a database is opened: the same on every engine. */
 const beforeDatabase = (name: string, work: (t: Test) => Promise<void>): void =>
   void t.test(name, { skip: skipWithoutFile }, work)
 

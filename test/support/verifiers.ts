@@ -26,7 +26,7 @@ interface AllVerifiers {
   readonly each: (...args: readonly string[]) => Promise<readonly Ran[]>
 }
 
-/** How the single file begins its work. */
+/** The beginning of the work of the single file. */
 const RUNS = 'process.exitCode = await verb.run(process.argv.slice(2));'
 
 /**

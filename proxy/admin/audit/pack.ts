@@ -176,7 +176,8 @@ async function addAll(
   const { kysely } = database
   const { tree, newest, state, archived } = scope
   const isWhole = scope.first === 0 || state !== null
-  const start = state && readState(await textOfState(database, state))
+  const startText = state && (await textOfState(database, state))
+  const start = startText === null ? null : readState(startText)
   const behind = state ? null : await archivedState(database, scope)
   const walk = recomputer({ before: start ?? undefined, judges: false })
   const rows = () => rowsIn(database, scope, signal)
@@ -218,7 +219,7 @@ async function addAll(
     for await (const row of rows()) sets.add(row)
     yield setsText(sets)
   })
-  if (start) add('state-start.json', () => [stateText(start.state)])
+  if (startText !== null) add('state-start.json', () => [startText])
   if (isWhole) add('state-end.json', () => [stateText(walk.state())])
   add('grants.ndjson', lines(isGrant))
   add('refusals.csv', csv(isRefusal))

@@ -67,7 +67,7 @@ const verified = ({ databaseUrl }: TestGateway['settings']) => {
     : inspectPostgres(location.url, (rows) => rows)
 }
 
-/** How many rows each table has. */
+/** Counts the rows of each table. */
 async function tableSizes({
   databaseUrl,
 }: TestGateway['settings']): Promise<Readonly<Record<string, number>>> {

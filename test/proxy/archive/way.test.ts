@@ -21,7 +21,7 @@ import { databaseUrl } from '../../support/db/engine.ts'
 
 const NEVER = new AbortController().signal
 
-/** What the whole way of a segment needs. */
+/** The parts that the whole way of a segment needs. */
 const archiving = (log: ArchivedLog, url: string, folder: string): ArchiveDependencies => ({
   ...log,
   folder,

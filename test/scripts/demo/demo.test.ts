@@ -10,7 +10,7 @@ import { NODE_COMPILE_CACHE } from '../../support/run.ts'
 // Several whole demos, one after the other: run alone, this file has as long as among the others.
 t.setTimeout(120_000)
 
-/** As make runs it, which would tell a test that make has started where it is. */
+/** The arguments of make, which would say where it has started without the first. */
 const MADE = ['--no-print-directory', 'demo', 'ARGS=--once --port 0']
 const ROOT = join(import.meta.dirname, '../../..')
 

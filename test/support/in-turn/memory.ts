@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 const IN_MEMORY = '/dev/shm'
-/** What a run may take of it, beside the memory of its processes. Bytes. */
+/** The room that a run may take of it, in addition to the memory of its processes. Bytes. */
 const MIN_FREE = 6 * 2 ** 30
 /** The kind of a file system in memory, by statfs. */
 const TMPFS = 0x01_02_19_94

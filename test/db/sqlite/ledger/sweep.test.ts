@@ -95,7 +95,7 @@ interface Sweep {
   readonly start: Start
   readonly call: string
   readonly fault: Fault
-  /** How many of its calls are tried, but in a whole sweep: some ten minutes. */
+  /** The calls that are tried, but in a whole sweep: some ten minutes. */
   readonly tried: number
 }
 
