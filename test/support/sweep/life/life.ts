@@ -22,7 +22,7 @@ const START = Date.UTC(2026, 0, 2, 3, 4, 5, 6)
 const HOUR = 3_600_000
 const TOOLS = ['read', 'write', 'é𝄞']
 const ENDS = ['success', 'error', 'truncated'] as const
-const NOBODY = {
+export const NOBODY = {
   request_id: null,
   principal_id: null,
   principal_type: null,

@@ -1,11 +1,15 @@
+import { hash } from 'node:crypto'
+import { stateText } from '../../../../db/ledger/authority/ledger-state.ts'
 import { checkpointText } from '../../../../db/ledger/tree/checkpoint.ts'
 import { cosignNote, noteOf, signNote } from '../../../../db/ledger/tree/note.ts'
 import { compactTree } from '../../../../db/ledger/tree/walk.ts'
+import { recomputer } from '../../../../db/ledger/verify/recompute.ts'
+import { entry } from '../../db/scratch-ledger.ts'
 import type { Json } from '../../gateway.ts'
 import { type Signer, signer } from '../../sealed-log.ts'
-import { type Life, lived } from './life.ts'
+import { type Life, lived, NOBODY } from './life.ts'
 import type { Plan } from './steps.ts'
-import { lineOf } from './writing.ts'
+import { lineOf, Writing } from './writing.ts'
 
 /** The keys of one run: the log's, one behind the other; a witness's; and those of somebody who has no right to sign. */
 export interface Ring {
@@ -60,6 +64,33 @@ export function sealedLog(plan: Plan, { log, witness }: Ring): SealedLog {
   })
   const keys = [...used].toSorted((a, b) => b - a).map((key) => log[key % log.length] ?? witness)
   return { life, lines, rows: lines.map((line) => JSON.parse(line)), leaves, kept, keys }
+}
+
+/** The text of the state that the first rows of a log have left (docs/ledger.md#state). */
+export function stateBehind({ life }: SealedLog, count: number): string {
+  const walk = recomputer({ judges: false })
+  for (const { row } of life.written.slice(0, count)) walk.add(row)
+  return stateText(walk.state())
+}
+
+/** The same log with a row more, which says the state before a leaf; a witness has cosigned it. */
+export function statedLog(log: SealedLog, leaf: number, { witness }: Ring): SealedLog {
+  const writing = new Writing(log.life.written)
+  const { stream = 'main', recorded_at: at = '' } = writing.written.at(-1)?.row ?? {}
+  const detail = { leaf, sha256: hash('sha256', stateBehind(log, leaf)) }
+  writing.write(
+    stream,
+    entry({ ...NOBODY, at: Date.parse(at), action: 'ledger.state', status: 'success', detail }),
+  )
+  const { written } = writing
+  const leaves = written.map(({ row }) => row.leaf)
+  const note = signed(leaves, log.keys.slice(0, 1), witness)
+  const lines = written.map(lineOf)
+  return {
+    ...log,
+    ...{ life: { ...log.life, written }, lines, leaves, rows: lines.map((line) => JSON.parse(line)) },
+    kept: [...log.kept, { size: leaves.length, note }],
+  }
 }
 
 /** A checkpoint over leaves, signed by keys of the log and perhaps cosigned. */

@@ -22,6 +22,12 @@ export class Writing {
   readonly written: Written[] = []
   readonly #heads = new Map<string, { readonly seq: number; readonly hash: string }>()
 
+  /** `written`: the rows so far. */
+  constructor(written: readonly Written[] = []) {
+    this.written.push(...written)
+    for (const { row } of written) this.#heads.set(row.stream, { seq: row.seq, hash: row.row_hash })
+  }
+
   write(stream: string, entry: LedgerEntry, version: LeafVersion = 2, names: ReadableNames = {}): void {
     const { seq, hash } = this.#heads.get(stream) ?? { seq: 0, hash: GENESIS_HASH }
     const leaf = assembleLeaf(draftOf(entry, { stream, version: '0.6.4' }), hash, seq + 1)

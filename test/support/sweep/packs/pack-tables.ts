@@ -1,4 +1,5 @@
-import { flipped, lines, MADE_OF_ROWS, type PackChange, put, text } from './pack-files.ts'
+import canonicalize from 'canonicalize'
+import { flipped, lines, MADE_OF_ROWS, named, type PackChange, put, text } from './pack-files.ts'
 
 /** Digests, rows, and what is made of them: 2. */
 export const CHANGED: Readonly<Record<string, PackChange>> = {
@@ -129,6 +130,31 @@ export const CHANGED: Readonly<Record<string, PackChange>> = {
       }),
     )
   },
+  'a bit of a state': (made, choose) => {
+    const name = choose.one(named(made, /^state-/))
+    return name === undefined ? null : put(made, name, flipped(made.files.get(name), choose))
+  },
+  'a state of other rows': (made, { one }) => {
+    const name = one(named(made, /^state-/))
+    if (name === undefined) return null
+    const { leaf, ...state } = JSON.parse(text(made.files, name))
+    return put(made, name, canonicalize({ ...state, leaf: leaf - 1 }) ?? '')
+  },
+  'a state that is written otherwise': (made, { one }) => {
+    const name = one(named(made, /^state-/))
+    return name === undefined ? null : put(made, name, `${text(made.files, name)}\n`)
+  },
+  'the state at the end for that at the start': (made) =>
+    made.files.has('state-start.json')
+      ? put(made, 'state-start.json', made.files.get('state-end.json') ?? '')
+      : null,
+  'a state that is none': (made, { one }) => {
+    const name = one(named(made, /^state-/))
+    const none = one(['', '{', '[]', 'null', '5', '{"v":1}', '{"v":2}', '['.repeat(50_000), Buffer.of(0xff)])
+    return name === undefined ? null : put(made, name, none ?? '')
+  },
+  'no state at the start': (made) =>
+    made.files.has('state-start.json') ? put(made, 'state-start.json', null) : null,
   'sets that are none': (made, { one }) =>
     put(
       made,

@@ -141,6 +141,10 @@ export const NO_PACK: Readonly<Record<string, PackChange>> = {
 /** What may be otherwise in an honest one. */
 export const HONEST_PACKS: Readonly<Record<string, PackChange>> = {
   'as it was made': ({ files }) => files,
+  'without states': (made) => {
+    const states = named(made, /^state-/)
+    return states.reduce((files, name) => put({ ...made, files }, name, null), made.files)
+  },
   'with a file that is listed': (made) => put(made, 'notes/of-ours.txt', 'x'),
   'with an inventory that says more': (made) =>
     inventory(made, { more: [1.5, 1e300], first_index: made.first }),

@@ -13,14 +13,18 @@ import {
 import { leafHash } from '../../../../db/ledger/tree/hashes.ts'
 import { edgeOf, extendTree, tilePath } from '../../../../db/ledger/tree/tiles.ts'
 import { ORIGIN } from '../../sealed-log.ts'
-import type { SealedLog } from '../life/log.ts'
-import { lineOf } from '../life/writing.ts'
+import { type SealedLog, stateBehind } from '../life/log.ts'
+import { lineOf, type Written } from '../life/writing.ts'
 
 /** The files of a pack of evidence, by name. */
 export type Files = Map<string, Buffer>
 
-/** The pack of the rows of a log from an index on, all that follow: an honest one (docs/ledger.md#evidence). */
-export function packOf({ life, leaves, kept, keys }: SealedLog, first: number, count: number): Files {
+/**
+ * The pack of so many rows of a log from an index on: an honest one (docs/ledger.md#evidence). With the states at its
+ * ends if one of the rows says the state before the first.
+ */
+export function packOf(log: SealedLog, first: number, count: number): Files {
+  const { life, leaves, kept, keys } = log
   const rows = life.written.slice(first, first + count)
   const [before, sets] = [new PrincipalSets(), new PrincipalSets()]
   for (const { row } of life.written.slice(0, first)) {
@@ -58,6 +62,10 @@ export function packOf({ life, leaves, kept, keys }: SealedLog, first: number, c
         rows: rows.length,
       }),
     ],
+    ...(isStated(rows, first) ? [['state-start.json', stateBehind(log, first)] as const] : []),
+    ...(first === 0 || isStated(rows, first)
+      ? [['state-end.json', stateBehind(log, first + count)] as const]
+      : []),
     ['key.txt', keys.map(({ vkey }) => `${vkey}\n`).join('')],
   ])
   const covering = kept.filter(({ size }) => size > first)
@@ -68,6 +76,10 @@ export function packOf({ life, leaves, kept, keys }: SealedLog, first: number, c
   for (const [name, tile] of tilesOver(leaves)) files.set(name, tile)
   return summed(new Map([...files].map(([name, content]) => [name, Buffer.from(content)])))
 }
+
+const isStated = (rows: readonly Written[], first: number): boolean =>
+  first > 0 &&
+  rows.some(({ row: { action, detail } }) => action === 'ledger.state' && JSON.parse(detail).leaf === first)
 
 /** The widest form of each tile. */
 function tilesOver(leaves: readonly string[]): readonly (readonly [string, Buffer])[] {

@@ -1,5 +1,5 @@
 import { type Case, type Chooser, type Code, type Edit, keptOf } from '../edits/edit.ts'
-import type { Ring, SealedLog } from '../life/log.ts'
+import { type Ring, type SealedLog, statedLog } from '../life/log.ts'
 import { packOf } from './pack.ts'
 import type { Made, PackChange } from './pack-files.ts'
 import { CHANGED } from './pack-tables.ts'
@@ -13,9 +13,13 @@ function casesOf(made: Made, file: Buffer, code: Code): readonly Case[] {
   return [{ file, ...keptOf(made.log), code }, ...(code === 3 ? [] : [{ file, code } as const])]
 }
 
-/** From the first row on, or, where the log is long, from a later one. */
+/** From the first row on, or from a later one, with the state before it or without. */
 function madeOf(log: SealedLog, { below }: Chooser, ring: Ring): Made {
   const first = below(2) === 0 ? 0 : below(log.lines.length - 1)
+  if (first > 0 && below(2) === 0) {
+    const stated = statedLog(log, first, ring)
+    return { files: packOf(stated, first, stated.lines.length - first), first, log: stated, ring }
+  }
   const count = first === 0 || below(2) === 0 ? log.lines.length - first : 1 + below(log.lines.length - first)
   return { files: packOf(log, first, first === 0 ? log.lines.length : count), first, log, ring }
 }
