@@ -317,14 +317,18 @@ function countRequest(
   if (surface === 'mcp') metrics.mcpCalls.inc({ resource: provider, result })
   if (surface !== 'llm') return
   metrics.llmCalls.inc({ provider, result })
-  const { tokens, tokens_unknown: unknown, attempts } = detail
+  const { tokens, tokens_unknown: unknown, searches, server_tools: tools, attempts } = detail
   if (typeof unknown === 'string') metrics.tokensUnknown.inc({ provider, reason: unknown })
-  const counts = isObject(tokens) ? tokens : {}
-  const [input, output] = [Number(counts.input ?? 0), Number(counts.output ?? 0)]
+  const { input: read, output: written, ...parts } = isObject(tokens) ? tokens : {}
+  const [input, output] = [Number(read ?? 0), Number(written ?? 0)]
   if (isObject(tokens)) {
     metrics.tokens.inc({ provider, direction: 'input' }, input)
     metrics.tokens.inc({ provider, direction: 'output' }, output)
   }
+  for (const [part, count] of Object.entries(parts)) metrics.tokenParts.inc({ provider, part }, Number(count))
+  if (searches !== undefined) metrics.serverTools.inc({ provider, tool: 'web_search' }, Number(searches))
+  for (const [tool, count] of Object.entries(isObject(tools) ? tools : {}))
+    metrics.serverTools.inc({ provider, tool }, Number(count))
   metrics.providers.note({
     provider,
     // Made by proxy/llm/refusals.ts, of those that were asked.

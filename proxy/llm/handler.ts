@@ -13,8 +13,8 @@ import {
 import type { CallReport, Reply } from '../http/reply.ts'
 import { isRequestedModel, type ModelMismatches } from './answered-models.ts'
 import { answerTap } from './dialects/answer-tap.ts'
-import { DIALECT_BY_NAME } from './dialects/registry.ts'
-import { type AnswerReading, type ProviderUsage, readDocument } from './dialects/statements.ts'
+import type { ProviderUsage } from './dialects/stated-usage.ts'
+import { type AnswerReading, readDocument } from './dialects/statements.ts'
 import type { LlmOptions } from './options.ts'
 import {
   attemptOf,
@@ -248,7 +248,7 @@ function passOnAnswer(
   const { target, answer } = answered
   const { status, headers: stated, body } = answer
   const { traces } = target.headers
-  const names = DIALECT_BY_NAME[target.provider.dialect]
+  const { names } = granted.target.endpoint
   const { 'content-type': type = '', 'content-encoding': encoding, 'content-length': length } = stated
   const headers = responseHeaders(stated, target.headers.returns)
   if (Buffer.isBuffer(body)) {
@@ -343,14 +343,22 @@ function comparedReport(
   return { ...report, detail: { ...report.detail, model_differs: true } }
 }
 
-/** Leaves out the names of a provider that quote a secret, which no row may hold. */
+/** Leaves out the words of a provider if one quotes a secret, which no row may hold. */
 function withoutQuotes(
   usage: ProviderUsage,
   { model, headers: { credentials } }: ProviderTarget,
 ): ProviderUsage {
-  const { upstream_model: named = '', service_tier: tier = '', ...counts } = usage
-  const isPlain = (named === '' || named === model) && tier === ''
-  return isPlain || !quotesSecret(credentials, Buffer.from(`${named}\n${tier}`)) ? usage : counts
+  const { upstream_model: named, service_tier: tier, speed, geo, further, ...counts } = usage
+  const words = [
+    named === model ? undefined : named,
+    tier,
+    speed,
+    geo,
+    ...(further ?? []).map((one) => one.model),
+  ]
+    .filter((word) => word !== undefined)
+    .join('\n')
+  return words === '' || !quotesSecret(credentials, Buffer.from(words)) ? usage : counts
 }
 
 function reportOf(

@@ -131,6 +131,18 @@ export function createMetrics(ask: GaugeSources) {
       registers,
     }),
     tokens: counter('tokens_total', 'Tokens that providers reported.', 'provider', 'direction'),
+    tokenParts: counter(
+      'token_parts_total',
+      'The parts of these tokens that providers reported: cached, written to a cache, reasoning, audio, images.',
+      'provider',
+      'part',
+    ),
+    serverTools: counter(
+      'server_tools_total',
+      'Uses of tools that providers ran themselves, web searches for example.',
+      'provider',
+      'tool',
+    ),
     tokensUnknown: counter(
       'tokens_unknown_total',
       'Answers of providers whose tokens are not all known, by reason.',

@@ -3,7 +3,7 @@ import { answerTap } from '../../proxy/llm/dialects/answer-tap.ts'
 import { anthropic } from '../../proxy/llm/dialects/anthropic.ts'
 import type { Dialect } from '../../proxy/llm/dialects/dialect.ts'
 import { openai } from '../../proxy/llm/dialects/openai.ts'
-import type { ProviderUsage } from '../../proxy/llm/dialects/statements.ts'
+import type { ProviderUsage } from '../../proxy/llm/dialects/stated-usage.ts'
 
 const MIB = 1024 * 1024
 const SSE = 'text/event-stream'

@@ -312,7 +312,7 @@ await t.test('a page that lists the words of a closed list has all of them', (t)
     [
       'tokens_unknown',
       named(between('docs/ledger.md', '<a id="tokens-unknown">', '<a id="attempts">'), /^\| `(\w+)` \|/gm),
-      union('proxy/llm/dialects/statements.ts', 'TokensUnknown'),
+      union('proxy/llm/dialects/stated-usage.ts', 'TokensUnknown'),
     ],
     [
       'checks of /ready',

@@ -229,10 +229,11 @@ export function renderVerdict({ status }: AuditRow, outcome: AuditRow | null): H
 }
 
 function tokensUsed(outcome: AuditRow | null): string {
-  const { tokens, tokens_unknown: unknown } = outcome?.detail ?? {}
+  const { tokens, tokens_unknown: unknown, searches } = outcome?.detail ?? {}
   if (!isObject(tokens)) return typeof unknown === 'string' ? '?' : ''
   const { input, output } = tokens
-  return `${typeof input === 'number' ? input : '?'} + ${typeof output === 'number' ? output : '?'}`
+  const counts = `${typeof input === 'number' ? input : '?'} + ${typeof output === 'number' ? output : '?'}`
+  return typeof searches === 'number' ? `${counts}, searches: ${searches}` : counts
 }
 
 function ms(outcome: AuditRow | null): string {

@@ -1,17 +1,11 @@
 import { ByteCollector, peakReservation } from '../../../plugins/collect.ts'
 import { CLOSE_BRACE, CLOSE_BRACKET, OPEN_BRACE, OPEN_BRACKET } from '../../../plugins/json-body/bytes.ts'
 import type { MemoryReservation } from '../../../plugins/plugin.ts'
+import type { AnswerNames } from './dialect.ts'
 import { AnswerEventReader } from './event-reader.ts'
 import type { MemberPicker } from './member-picker.ts'
-import {
-  type AnswerNames,
-  type AnswerReading,
-  AnswerStatements,
-  PARSED_WHOLE,
-  type ProviderUsage,
-  parseOrNothing,
-  type TokensUnknown,
-} from './statements.ts'
+import type { ProviderUsage, TokensUnknown } from './stated-usage.ts'
+import { type AnswerReading, AnswerStatements, PARSED_WHOLE, parseOrNothing } from './statements.ts'
 
 export interface AnswerTap {
   /** Takes a chunk after it was passed on. Never throws; keeps at most 256 KiB. */

@@ -71,13 +71,37 @@ export const anthropic: Dialect<'anthropic'> = {
     tokens: {
       input: ['input_tokens'],
       output: ['output_tokens'],
+      total: [],
       cache_read: ['cache_read_input_tokens'],
+      cache_write: ['cache_creation_input_tokens'],
       cache_write_5m: ['cache_creation.ephemeral_5m_input_tokens'],
+      cache_write_30m: [],
       cache_write_1h: ['cache_creation.ephemeral_1h_input_tokens'],
+      cache_write_12h: [],
       reasoning: ['output_tokens_details.thinking_tokens'],
+      input_audio: [],
+      output_audio: [],
+      input_image: [],
+      output_image: [],
     },
     // Read from the cache, and written there.
     besideInput: ['cache_read_input_tokens', 'cache_creation_input_tokens'],
+    tools: {
+      'usage.server_tool_use.web_search_requests': 'web_search',
+      'usage.server_tool_use.web_fetch_requests': 'web_fetch',
+    },
+    items: {
+      list: 'content',
+      event: 'content_block_start',
+      member: 'content_block',
+      tools: {
+        web_search: 'web_search',
+        web_fetch: 'web_fetch',
+        code_execution: 'code_execution',
+        bash_code_execution: 'code_execution',
+        text_editor_code_execution: 'code_execution',
+      },
+    },
   },
   outcome: {
     content: ['content', 'input_tokens', 'type'],

@@ -27,6 +27,8 @@ export interface DialectEndpoint {
   readonly doc: EndpointDoc
   /** True: its answers cost no tokens, and state none. Default false. */
   readonly isFree?: boolean
+  /** The members of its answers, where they are other ones than the dialect's. */
+  readonly usage?: UsageNames
   /** The error event of the API's own vocabulary, blank line included. It makes a client's loop throw. */
   readonly errorEvent: (fault: StreamFault, requestId: string) => string
 }
@@ -88,9 +90,23 @@ export interface ModelListFormat {
   readonly render: (models: readonly OfferedModel[], query?: string) => unknown
 }
 
-export type TokenCount = 'input' | 'output' | 'cache_read' | 'cache_write_5m' | 'cache_write_1h' | 'reasoning'
+export type TokenCount =
+  | 'input'
+  | 'output'
+  | 'total'
+  | 'reasoning'
+  | 'cache_read'
+  | 'cache_write'
+  | 'cache_write_5m'
+  | 'cache_write_30m'
+  | 'cache_write_1h'
+  | 'cache_write_12h'
+  | 'input_audio'
+  | 'output_audio'
+  | 'input_image'
+  | 'output_image'
 
-/** The members by which an answer, or an event of a stream, states its token counts. */
+/** The members by which an answer, or an event of a stream, states what was used. */
 export interface UsageNames {
   /** Members that may hold `usage`, `model` and `service_tier`; the answer's own win. */
   readonly holders: readonly string[]
@@ -98,7 +114,27 @@ export interface UsageNames {
   readonly tokens: Readonly<Record<TokenCount, readonly string[]>>
   /** The members that the vendor counts in addition to `input`, though the prompt includes them. */
   readonly besideInput: readonly string[]
+  /** Members that count the uses of a tool that the provider runs, by path from the holder; the last wins. */
+  readonly tools: Readonly<Record<string, string>>
+  /** The path of the tokens of a tool that makes images. */
+  readonly imageTool?: string
+  readonly items: ItemNames
+  /** True: an answer of the endpoint writes no tokens, and states none. Default false. */
+  readonly isInputOnly?: boolean
 }
+
+/** The items of an answer that are uses of a provider's tools: counted where no member states how many. */
+export interface ItemNames {
+  /** The member of an answer that lists its items. */
+  readonly list: string
+  /** The type of the event of a stream that tells of one, and the member that holds it. */
+  readonly event: string
+  readonly member: string
+  /** Tools by the items' `type`, or `name` where the type is `server_tool_use`. */
+  readonly tools: Readonly<Record<string, string>>
+}
+
+export type AnswerNames = Pick<Dialect, 'usage' | 'outcome'>
 
 /** The members and words by which an answer, or an event of a stream, says how the work went. */
 export interface OutcomeNames {

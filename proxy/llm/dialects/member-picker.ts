@@ -11,11 +11,11 @@ import {
 } from '../../../plugins/json-body/bytes.ts'
 
 /** Bytes. A member's value that is longer is left out, and {@link TOO_LONG} stands for it. */
-const MAX_VALUE = 16_384
+const MAX_VALUE = 65_536
 /** Bytes. Further values are left out likewise. */
 const MAX_KEPT = 131_072
-/** The objects of an array that are kept apart; of further ones the last. */
-const MAX_OBJECTS = 64
+/** The objects of an array, those with something found in them, that are kept apart; of further ones the last. */
+const MAX_OBJECTS = 1_000
 /** Bytes. A longer name, escapes included, is none that is looked for. */
 const MAX_NAME = 128
 const SPACE = 0x20
@@ -41,7 +41,9 @@ interface PickFrame {
   readonly level: number
   /** The finds in the objects of an array; null for an object. */
   readonly objects: PickedTexts[] | null
-  readonly found: PickedTexts
+  /** The frame of each of these objects in turn. */
+  readonly inner: PickFrame | null
+  found: PickedTexts
 }
 
 type PickedTexts = Map<string, string | PickedTexts | readonly PickedTexts[] | typeof TOO_LONG>
@@ -79,21 +81,20 @@ export class MemberPicker {
 
   add(bytes: Buffer): void {
     let from = 0
-    let plain = 0
     for (let at = 0; at < bytes.length && !this.#over; at += 1) {
       if (this.#quoted) {
         at = this.#endOfText(bytes, at)
         if (at === bytes.length) break
         this.#quoted = false
-        plain = 0
         if (this.#reading === 'name') this.#keep(bytes, from, at, 'nothing')
         continue
       }
-      const byte = bytes[at] ?? 0
-      if (byte <= SPACE || (this.#depth > 0 && IS_PLAIN[byte])) {
-        plain += 1
-        continue
+      if (this.#depth > this.#top.level) {
+        at = this.#endOfNested(bytes, at)
+        if (at === bytes.length) break
       }
+      const byte = bytes[at] ?? 0
+      if (byte <= SPACE || (this.#depth > 0 && IS_PLAIN[byte])) continue
       if (byte === QUOTE) {
         this.#quoted = true
         this.#slashed = false
@@ -102,14 +103,9 @@ export class MemberPicker {
           this.#reading = 'name'
           from = at + 1
         }
-      } else if (this.#depth <= this.#top.level || isBracket(byte)) {
+      } else {
         if (this.#reading === 'value' && this.#endsValue(byte)) this.#keep(bytes, from, at, 'nothing')
         if (this.#structure(byte)) from = at + 1
-      } else if (plain > NEAR) {
-        // Within something that is passed over: in a long list of numbers say.
-        const end = endOfPlain(bytes, at)
-        plain = end > at ? 0 : -FAR
-        at = end
       }
     }
     if (this.#reading !== 'nothing') this.#keep(bytes, from, bytes.length, this.#reading)
@@ -144,6 +140,35 @@ export class MemberPicker {
     }
     this.#escaped = at > length
     return length
+  }
+
+  /** Returns the place of the bracket that ends what is passed over, or the length of the piece. */
+  #endOfNested(bytes: Buffer, start: number): number {
+    const { length } = bytes
+    const { level } = this.#top
+    let depth = this.#depth
+    let plain = 0
+    let at = start
+    for (; at < length; at += 1) {
+      const nesting = NESTING[bytes[at] ?? 0] ?? 0
+      if (nesting === 0) {
+        plain += 1
+        if (plain <= NEAR) continue
+        // In a long list of numbers say.
+        const end = endOfPlain(bytes, at)
+        plain = end > at ? 0 : -FAR
+        at = end
+      } else if (nesting === TEXT) {
+        at = this.#endOfText(bytes, at + 1)
+        this.#quoted = at >= length
+        plain = 0
+      } else {
+        if (depth + nesting === level) break
+        depth += nesting
+      }
+    }
+    this.#depth = depth
+    return Math.min(at, length)
   }
 
   #keep(bytes: Buffer, from: number, to: number, next: 'nothing' | 'name' | 'value'): void {
@@ -213,11 +238,15 @@ export class MemberPicker {
   }
 
   #openObject(byte: number, objects: PickedTexts[]): void {
-    if (byte !== OPEN_BRACE) return
-    const frame: PickFrame = { ...this.#top, level: this.#depth, objects: null, found: new Map() }
-    if (objects.length === MAX_OBJECTS) objects.pop()
-    objects.push(frame.found)
-    this.#enter(frame)
+    const { inner } = this.#top
+    if (byte !== OPEN_BRACE || !inner) return
+    // One that had nothing in it is used again.
+    if (inner.found.size > 0) {
+      if (objects.length === MAX_OBJECTS) objects.pop()
+      inner.found = new Map()
+      objects.push(inner.found)
+    } else if (objects.length === 0) objects.push(inner.found)
+    this.#enter(inner)
   }
 
   #openMember(byte: number): void {
@@ -248,13 +277,12 @@ export class MemberPicker {
 
 const beginningOf = (length: number, first: number): number => length * 256 + first
 
-const frameOf = (members: PickedMembers, level: number, objects: PickedTexts[] | null): PickFrame => ({
-  members,
-  beginnings: new Set(Object.keys(members).map((name) => beginningOf(name.length, name.charCodeAt(0)))),
-  level,
-  objects,
-  found: new Map(),
-})
+function frameOf(members: PickedMembers, level: number, objects: PickedTexts[] | null): PickFrame {
+  const beginnings = new Set(Object.keys(members).map((name) => beginningOf(name.length, name.charCodeAt(0))))
+  const one = { members, beginnings, objects: null, inner: null }
+  const inner = objects ? { ...one, level: level + 1, found: new Map() } : null
+  return { ...one, level, objects, inner, found: new Map() }
+}
 
 /** Returns the last place before the end of a list of numbers; `start` if there is anything else in it. */
 function endOfPlain(bytes: Buffer, start: number): number {
@@ -272,8 +300,13 @@ const IS_PLAIN = Uint8Array.from({ length: 256 }, (_, byte) =>
   [OPEN_BRACE, OPEN_BRACKET, CLOSE_BRACE, CLOSE_BRACKET, QUOTE, COMMA, COLON].includes(byte) ? 0 : 1,
 )
 
-const isBracket = (byte: number): boolean =>
-  byte === OPEN_BRACE || byte === OPEN_BRACKET || byte === CLOSE_BRACE || byte === CLOSE_BRACKET
+const TEXT = 2
+/** The depth that a byte adds in what is passed over; {@link TEXT} for a quote. */
+const NESTING = Int8Array.from({ length: 256 }, (_, byte) => {
+  if (byte === OPEN_BRACE || byte === OPEN_BRACKET) return 1
+  if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) return -1
+  return byte === QUOTE ? TEXT : 0
+})
 
 const objectOf = (found: PickedTexts): unknown =>
   Object.fromEntries([...found].map(([name, value]) => [name, pickedValue(value)]))

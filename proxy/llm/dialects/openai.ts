@@ -1,4 +1,11 @@
-import type { Dialect, DialectEndpoint, EndpointDoc, OfferedModel, StreamFault } from './dialect.ts'
+import type {
+  Dialect,
+  DialectEndpoint,
+  EndpointDoc,
+  OfferedModel,
+  StreamFault,
+  UsageNames,
+} from './dialect.ts'
 import { parseModelList } from './model-list.ts'
 
 const errorEvent = (error: StreamFault, requestId: string): string =>
@@ -48,6 +55,75 @@ const modelOf = ({ id, created, provider }: OfferedModel) => ({
   owned_by: provider,
 })
 
+const usage: UsageNames = {
+  // The events of the Responses API; the streams of Groq; those of Moonshot.
+  holders: ['response', 'x_groq', 'choices'],
+  tokens: {
+    input: ['prompt_tokens', 'input_tokens'],
+    output: ['completion_tokens', 'output_tokens'],
+    // xAI and Gemini leave reasoning out of the output that they state.
+    total: ['total_tokens'],
+    cache_read: [
+      'prompt_tokens_details.cached_tokens',
+      'input_tokens_details.cached_tokens',
+      // DeepSeek's; Moonshot's, and that of OpenAI's tool for images.
+      'prompt_cache_hit_tokens',
+      'cached_tokens',
+    ],
+    cache_write: [
+      'prompt_tokens_details.cache_write_tokens',
+      'input_tokens_details.cache_write_tokens',
+      // LiteLLM's, Qwen's.
+      'prompt_tokens_details.cache_creation_tokens',
+      'prompt_tokens_details.cache_creation_input_tokens',
+    ],
+    cache_write_5m: [],
+    cache_write_30m: ['input_tokens_details.cache_write_tokens_details.ttl_30m_tokens'],
+    cache_write_1h: [],
+    cache_write_12h: ['input_tokens_details.cache_write_tokens_details.ttl_12h_tokens'],
+    reasoning: ['completion_tokens_details.reasoning_tokens', 'output_tokens_details.reasoning_tokens'],
+    input_audio: ['prompt_tokens_details.audio_tokens', 'input_tokens_details.audio_tokens'],
+    output_audio: ['completion_tokens_details.audio_tokens', 'output_tokens_details.audio_tokens'],
+    input_image: ['prompt_tokens_details.image_tokens', 'input_tokens_details.image_tokens'],
+    output_image: ['completion_tokens_details.image_tokens', 'output_tokens_details.image_tokens'],
+  },
+  besideInput: [],
+  tools: {
+    // Perplexity's, OpenRouter's, xAI's.
+    'usage.num_search_queries': 'web_search',
+    'usage.server_tool_use.web_search_requests': 'web_search',
+    'usage.num_sources_used': 'sources',
+    'usage.server_side_tool_usage_details.web_search_calls': 'web_search',
+    'usage.server_side_tool_usage_details.x_search_calls': 'x_search',
+    'usage.server_side_tool_usage_details.x_posts_fetched': 'x_posts',
+    'usage.server_side_tool_usage_details.x_users_fetched': 'x_users',
+    'usage.server_side_tool_usage_details.code_interpreter_calls': 'code_interpreter',
+    'usage.server_side_tool_usage_details.file_search_calls': 'file_search',
+    'usage.server_side_tool_usage_details.document_search_calls': 'document_search',
+    'usage.server_side_tool_usage_details.image_generation_calls': 'image_generation',
+    'tool_usage.web_search.num_requests': 'web_search',
+  },
+  imageTool: 'tool_usage.image_gen',
+  items: {
+    list: 'output',
+    event: 'response.output_item.done',
+    member: 'item',
+    tools: {
+      web_search_call: 'web_search',
+      file_search_call: 'file_search',
+      code_interpreter_call: 'code_interpreter',
+      image_generation_call: 'image_generation',
+    },
+  },
+}
+
+/** The embedding of a text: nothing is written. Voyage states the total alone. */
+const embeddingUsage: UsageNames = {
+  ...usage,
+  tokens: { ...usage.tokens, input: [...usage.tokens.input, 'total_tokens'] },
+  isInputOnly: true,
+}
+
 /** The OpenAI API, which most other vendors and local servers speak as well. */
 export const openai: Dialect<'openai'> = {
   name: 'openai',
@@ -62,7 +138,7 @@ export const openai: Dialect<'openai'> = {
       detachedBy: 'background',
     },
     endpoint('/v1/completions', '/completions', COMPLETIONS),
-    endpoint('/v1/embeddings', '/embeddings', EMBEDDINGS),
+    { ...endpoint('/v1/embeddings', '/embeddings', EMBEDDINGS), usage: embeddingUsage },
   ],
   key: { auth: 'bearer', header: 'x-api-key' },
   headers: {
@@ -83,20 +159,7 @@ export const openai: Dialect<'openai'> = {
     renderOne: modelOf,
     render: (models) => ({ object: 'list', data: models.map(modelOf) }),
   },
-  usage: {
-    // The events of the Responses API; the streams of Groq; those of Moonshot.
-    holders: ['response', 'x_groq', 'choices'],
-    tokens: {
-      input: ['prompt_tokens', 'input_tokens'],
-      output: ['completion_tokens', 'output_tokens'],
-      cache_read: ['prompt_tokens_details.cached_tokens', 'input_tokens_details.cached_tokens'],
-      // Tokens written to its cache stay there for other times.
-      cache_write_5m: [],
-      cache_write_1h: [],
-      reasoning: ['completion_tokens_details.reasoning_tokens', 'output_tokens_details.reasoning_tokens'],
-    },
-    besideInput: [],
-  },
+  usage,
   outcome: {
     content: ['choices', 'output', 'data', 'response', 'type'],
     lastEvents: ['response.completed', 'response.failed', 'response.incomplete', 'response.cancelled'],

@@ -1,5 +1,5 @@
 import { anthropic } from './anthropic.ts'
-import type { Dialect, DialectEndpoint } from './dialect.ts'
+import type { AnswerNames, Dialect, DialectEndpoint } from './dialect.ts'
 import { openai } from './openai.ts'
 
 /** Every dialect. The first one's list of models is shown to callers who expect none in particular. */
@@ -16,9 +16,17 @@ export const DIALECT_BY_NAME = Object.freeze(
 
 export interface LlmEndpoint extends DialectEndpoint {
   readonly dialect: DialectName
+  /** The names by which its answers are read. */
+  readonly names: AnswerNames
 }
 
 /** Every LLM route (docs/protocol.md#llm). */
-export const LLM_ENDPOINTS: readonly LlmEndpoint[] = DIALECTS.flatMap(({ name, endpoints }) =>
-  endpoints.map((endpoint): LlmEndpoint => ({ ...endpoint, dialect: name })),
+export const LLM_ENDPOINTS: readonly LlmEndpoint[] = DIALECTS.flatMap(({ name, endpoints, usage, outcome }) =>
+  endpoints.map(
+    (endpoint): LlmEndpoint => ({
+      ...endpoint,
+      dialect: name,
+      names: { usage: endpoint.usage ?? usage, outcome },
+    }),
+  ),
 )

@@ -3,9 +3,10 @@ import t from 'tap'
 import { MemoryBudget } from '../../../../proxy/http/open-calls.ts'
 import { answerTap } from '../../../../proxy/llm/dialects/answer-tap.ts'
 import { anthropic } from '../../../../proxy/llm/dialects/anthropic.ts'
-import type { Dialect } from '../../../../proxy/llm/dialects/dialect.ts'
+import type { AnswerNames, Dialect } from '../../../../proxy/llm/dialects/dialect.ts'
 import { openai } from '../../../../proxy/llm/dialects/openai.ts'
-import type { ProviderUsage } from '../../../../proxy/llm/dialects/statements.ts'
+import { LLM_ENDPOINTS } from '../../../../proxy/llm/dialects/registry.ts'
+import type { ProviderUsage } from '../../../../proxy/llm/dialects/stated-usage.ts'
 import { holdOf } from '../../../support/loop-hold.ts'
 
 const SSE = 'text/event-stream; charset=utf-8'
@@ -76,7 +77,15 @@ const MESSAGES =
   ) +
   event({ type: 'message_stop' }, 'message_stop')
 const MESSAGES_USAGE = {
-  tokens: { input: 123, output: 42, cache_read: 100, cache_write_5m: 5, cache_write_1h: 15, reasoning: 30 },
+  tokens: {
+    input: 123,
+    output: 42,
+    cache_read: 100,
+    cache_write: 20,
+    cache_write_5m: 5,
+    cache_write_1h: 15,
+    reasoning: 30,
+  },
   service_tier: 'standard',
   upstream_model: 'claude-haiku-4-5',
 }
@@ -219,6 +228,301 @@ await t.test('A4: what a tap keeps is counted, and no more is kept than may be',
   }
   t.end()
 })
+
+const [chat, responses, embeddings, messages] = [
+  '/v1/chat/completions',
+  '/v1/responses',
+  '/v1/embeddings',
+  '/v1/messages',
+].map((path) => LLM_ENDPOINTS.find((endpoint) => endpoint.path === path)?.names ?? openai)
+const USED = { input_tokens: 7, output_tokens: 9 }
+const item = (type: string, more: object = {}) => ({ type, ...more })
+const done = (one: object): string => event({ type: 'response.output_item.done', item: one })
+const search = item('web_search_call', { action: { type: 'search', query: '"usage":null' } })
+const opened = item('web_search_call', { action: { type: 'open_page', url: 'https://a.example/' } })
+const completed = (response: object): string =>
+  event({ type: 'response.completed', response: { ...response, usage: USED } }, 'response.completed')
+const iteration = (type: string, model?: string) => ({ type, model, input_tokens: 100, output_tokens: 10 })
+const message = (usage: object): string =>
+  event({ type: 'message_start', message: { usage: { ...USED, output_tokens: 1 } } }) +
+  event({
+    type: 'message_delta',
+    delta: { stop_reason: 'end_turn' },
+    usage: { output_tokens: 9, ...usage },
+  }) +
+  event({ type: 'message_stop' })
+
+/** What is billed: the names of an endpoint, an answer as events or as JSON, and what a row says of it. */
+const BILLED: readonly (readonly [string, AnswerNames | undefined, string | object, object, string?])[] = [
+  [
+    'what Chat Completions write to a cache, sound and pictures',
+    chat,
+    {
+      choices: [],
+      usage: {
+        prompt_tokens: 90,
+        completion_tokens: 9,
+        total_tokens: 99,
+        prompt_tokens_details: { cached_tokens: 4, cache_write_tokens: 50, audio_tokens: 3, image_tokens: 2 },
+        completion_tokens_details: { reasoning_tokens: 3, audio_tokens: 1 },
+      },
+    },
+    {
+      tokens: {
+        input: 90,
+        output: 9,
+        cache_read: 4,
+        cache_write: 50,
+        input_audio: 3,
+        input_image: 2,
+        reasoning: 3,
+        output_audio: 1,
+      },
+    },
+  ],
+  [
+    'what Responses write to a cache, by how long it stays',
+    responses,
+    event({
+      type: 'response.completed',
+      response: {
+        usage: {
+          ...USED,
+          input_tokens_details: {
+            cached_tokens: 0,
+            cache_write_tokens: 6,
+            cache_write_tokens_details: { ttl_30m_tokens: 4, ttl_12h_tokens: 2 },
+          },
+        },
+      },
+    }),
+    {
+      tokens: {
+        input: 7,
+        output: 9,
+        cache_read: 0,
+        cache_write: 6,
+        cache_write_30m: 4,
+        cache_write_12h: 2,
+      },
+    },
+  ],
+  [
+    'what Messages write to a cache without a lifetime',
+    messages,
+    { content: [], usage: { ...USED, cache_creation_input_tokens: 5, cache_creation: null } },
+    { tokens: { input: 12, output: 9, cache_write: 5 } },
+  ],
+  [
+    'speed, place and searches of Messages, which grow',
+    messages,
+    event({
+      type: 'message_start',
+      message: {
+        usage: {
+          ...USED,
+          speed: 'fast',
+          inference_geo: 'us',
+          service_tier: 'priority',
+          server_tool_use: { web_search_requests: 0, web_fetch_requests: 0 },
+        },
+      },
+    }) +
+      event({
+        type: 'message_delta',
+        delta: { stop_reason: 'end_turn' },
+        usage: { output_tokens: 9, server_tool_use: { web_search_requests: 2, web_fetch_requests: 1 } },
+      }) +
+      event({ type: 'message_stop' }),
+    {
+      tokens: { input: 7, output: 9 },
+      speed: 'fast',
+      geo: 'us',
+      service_tier: 'priority',
+      searches: 2,
+      server_tools: { web_fetch: 1 },
+    },
+  ],
+  [
+    'a compaction, an advisor, and no step twice',
+    messages,
+    message({
+      iterations: [
+        iteration('compaction'),
+        iteration('message', 'a'),
+        iteration('advisor_message', 'b'),
+        iteration('advisor_message', 'b'),
+      ],
+    }),
+    {
+      tokens: { input: 107, output: 19 },
+      further: [{ kind: 'advisor', model: 'b', tokens: { input: 200, output: 20 } }],
+    },
+  ],
+  [
+    'a model before the one that served',
+    messages,
+    message({ iterations: [iteration('message', 'a'), iteration('fallback_message', 'b')] }),
+    {
+      tokens: { input: 7, output: 9 },
+      further: [{ kind: 'fallen_back', model: 'a', tokens: { input: 100, output: 10 } }],
+    },
+  ],
+  [
+    'the searches among the items of a response',
+    responses,
+    {
+      output: [
+        search,
+        opened,
+        search,
+        item('file_search_call'),
+        item('code_interpreter_call'),
+        item('message'),
+      ],
+      usage: USED,
+    },
+    { tokens: { input: 7, output: 9 }, searches: 2, server_tools: { file_search: 1, code_interpreter: 1 } },
+  ],
+  [
+    'searches of a stream once, though an event and the end name them',
+    responses,
+    done(search) + done(opened) + done(search) + completed({ output: [search, opened, search] }),
+    { tokens: { input: 7, output: 9 }, searches: 2 },
+  ],
+  [
+    'the provider’s own count of searches before that of the items, and its tokens for images apart',
+    responses,
+    completed({
+      output: [search, search, item('image_generation_call', { result: 'x'.repeat(200_000) })],
+      tool_usage: {
+        web_search: { num_requests: 1 },
+        image_gen: {
+          ...USED,
+          total_tokens: 16,
+          input_tokens_details: { image_tokens: 2, text_tokens: 5 },
+          output_tokens_details: { image_tokens: 9, text_tokens: 0 },
+        },
+      },
+    }),
+    {
+      tokens: { input: 7, output: 9 },
+      searches: 1,
+      server_tools: { image_generation: 1 },
+      further: [
+        { kind: 'image_generation', tokens: { input: 7, output: 9, input_image: 2, output_image: 9 } },
+      ],
+    },
+  ],
+  [
+    'the searches of a response of a thousand items',
+    responses,
+    {
+      output: Array.from({ length: 900 }, (_, i) =>
+        i % 3 ? search : item('message', { content: 'x'.repeat(99) }),
+      ),
+      usage: USED,
+    },
+    { tokens: { input: 7, output: 9 }, searches: 600 },
+  ],
+  [
+    'searches of xAI, and reasoning that its output leaves out',
+    chat,
+    {
+      choices: [],
+      usage: {
+        prompt_tokens: 10,
+        completion_tokens: 2,
+        total_tokens: 42,
+        completion_tokens_details: { reasoning_tokens: 30 },
+        num_sources_used: 5,
+        server_side_tool_usage_details: { web_search_calls: 2, x_search_calls: 1, file_search_calls: 0 },
+      },
+    },
+    {
+      tokens: { input: 10, output: 2, reasoning: 30, total: 42 },
+      searches: 2,
+      server_tools: { sources: 5, x_search: 1 },
+    },
+  ],
+  [
+    'the cache of DeepSeek',
+    chat,
+    { choices: [], usage: { prompt_tokens: 10, completion_tokens: 2, prompt_cache_hit_tokens: 8 } },
+    { tokens: { input: 10, output: 2, cache_read: 8 } },
+  ],
+  ['a total alone', embeddings, { data: [], usage: { total_tokens: 6 } }, { tokens: { input: 6 } }],
+  [
+    'an embedding, which writes nothing',
+    embeddings,
+    { data: [{ embedding: Array(40_000).fill(0.25) }], usage: { prompt_tokens: 6, total_tokens: 6 } },
+    { tokens: { input: 6 } },
+  ],
+  [
+    'a text that writes nothing',
+    chat,
+    { choices: [], usage: { prompt_tokens: 6, total_tokens: 6 } },
+    { tokens: { input: 6 } },
+  ],
+  [
+    'one count of two',
+    chat,
+    { choices: [], usage: { prompt_tokens: 6 } },
+    { tokens: { input: 6 } },
+    'partly',
+  ],
+  [
+    'a total alone of a text',
+    chat,
+    { choices: [], usage: { total_tokens: 6 } },
+    { tokens: { total: 6 } },
+    'partly',
+  ],
+  [
+    'searches that are no number',
+    messages,
+    { content: [], usage: { ...USED, server_tool_use: { web_search_requests: '2' } } },
+    { tokens: { input: 7, output: 9 } },
+    'not_numbers',
+  ],
+  ['searches until it broke off', responses, done(search) + done(search), { searches: 2 }, 'cut_off'],
+  [
+    'searches until it broke off, of Messages',
+    messages,
+    event({ type: 'message_start', message: { usage: USED } }) +
+      event({ type: 'content_block_start', content_block: item('server_tool_use', { name: 'web_search' }) }),
+    { tokens: { input: 7, output: 9 }, searches: 1 },
+    'cut_off',
+  ],
+]
+
+await t.test(
+  'what a provider bills is read: in one piece, in many, long, and with ends of every kind',
+  (t) => {
+    const readingOf = (names: AnswerNames, type: string, text: string, size: number) => {
+      const tap = answerTap(names, type)
+      const bytes = Buffer.from(text)
+      for (let at = 0; at < bytes.length; at += size) tap.observe(bytes.subarray(at, at + size))
+      const { usage, tokensUnknown } = tap.read(tap.isWhole(true))
+      return { ...usage, tokensUnknown }
+    }
+    for (const [what, names = openai, answer, stated, unknown = null] of BILLED) {
+      const wanted = { ...stated, tokensUnknown: unknown }
+      const texts =
+        typeof answer === 'string'
+          ? [answer, answer.replaceAll('\n', '\r\n'), `\uFEFF${answer.replaceAll('\n', '\r')}`]
+          : [JSON.stringify(answer), JSON.stringify({ padding: 'x'.repeat(70_000), ...answer }, null, 1)]
+      for (const text of texts)
+        for (const size of [Infinity, 65_536, text.length > 9_999 ? 997 : 7])
+          t.strictSame(
+            readingOf(names, typeof answer === 'string' ? SSE : 'application/json', text, size),
+            wanted,
+            `${what}, by ${size}`,
+          )
+    }
+    t.end()
+  },
+)
 
 /** The end of such a document from within its usage. */
 const USAGE_TAIL = 30
