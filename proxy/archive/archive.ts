@@ -75,7 +75,7 @@ async function writeSegment(
   const said = start && (await database.treeRows.placeOf(start))
   if (said !== null && said > state.place)
     throw new Error(`the row of the state before leaf ${first} is behind leaf ${last}: archive more at once`)
-  const bounds = { first, count: last + 1 - first, after, archived, since: null, until: null }
+  const bounds = { first, count: last + 1 - first, after, archived, named: false, since: null, until: null }
   const scope = { tree, newest, state: start, ...bounds }
   const file = `${first}-${last}.zip`
   const known = await archivedRow(kysely, { first, last, file })

@@ -185,7 +185,7 @@ async function addAll(
     rowsIn(database, { after: archived.place, count: state ? 0 : scope.first - archived.size }, signal)
   const streams = new Map<string, { first_seq: number; last_seq: number }>()
   // One for all files: a line of one is that of the other.
-  const names = userNameFinder(kysely)
+  const names = scope.named ? userNameFinder(kysely) : async () => ({})
   const lines = (wanted: (row: StoredRow) => boolean) =>
     async function* (): AsyncGenerator<string> {
       for await (const row of rows()) if (wanted(row)) yield `${exportLine(row, await names(row))}\n`

@@ -100,6 +100,8 @@ export interface EvidenceScope {
   readonly state: StoredState | null
   /** The rows that are in files. None of the pack is among them, unless the pack is that file. */
   readonly archived: ArchiveBoundary
+  /** True: users have their names beside their pseudonyms. A file that outlives their erasure has none. */
+  readonly named: boolean
   readonly since: string | null
   readonly until: string | null
 }
@@ -128,7 +130,7 @@ export async function scopeOf(
   const end = until === null ? newest.size : await indexOf(await treeRows.firstSince(until))
   const after = firstPlace === null ? newest.place : firstPlace - 1
   const count = Math.max(end - first, 0)
-  const scope = { tree, newest, first, count, after, state: null, archived, since, until }
+  const scope = { tree, newest, first, count, after, state: null, archived, named: true, since, until }
   const state = first === 0 || scope.count === 0 ? null : await stateBefore(database, scope)
   return state ? { ...scope, first: state.leaf, count: end - state.leaf, after: state.place, state } : scope
 }

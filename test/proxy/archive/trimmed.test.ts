@@ -1,4 +1,5 @@
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { randomBytes } from 'node:crypto'
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { sql } from 'kysely'
 import { pino } from 'pino'
@@ -11,7 +12,9 @@ import { inspectPostgres } from '../../../db/postgres/ledger/inspect.ts'
 import { inspectDatabase } from '../../../db/sqlite/ledger/inspect.ts'
 import { archiveRows } from '../../../proxy/archive/archive.ts'
 import { inspectPack } from '../../../scripts/verifying/inspect-pack.ts'
+import { openZip } from '../../../scripts/verifying/zip.ts'
 import { openLog } from '../../support/archive.ts'
+import { certifiedUser } from '../../support/certs/certified.ts'
 import { started } from '../../support/db/history.ts'
 import { CHAT, type Identity, type TestGateway, testGateway } from '../../support/gateway.ts'
 import { mcpStage, tool, toolServer } from '../../support/mcp/stage.ts'
@@ -67,6 +70,18 @@ const verified = ({ databaseUrl }: TestGateway['settings']) => {
     : inspectPostgres(location.url, (rows) => rows)
 }
 
+/** The members of all segments, inflated, by their names. */
+async function textsInSegments({ dataDir }: TestGateway['settings']): Promise<readonly [string, string][]> {
+  const folder = join(dataDir, 'archive')
+  const texts: [string, string][] = []
+  for (const file of readdirSync(folder).filter((name) => name.endsWith('.zip'))) {
+    const zip = await openZip(join(folder, file))
+    for (const name of zip.names) texts.push([name, (await zip.bytes(name, 1e9)).toString('latin1')])
+    zip.close()
+  }
+  return texts
+}
+
 /** Counts the rows of each table. */
 async function tableSizes({
   databaseUrl,
@@ -95,10 +110,18 @@ t.test('a gateway lives on what is left, and what is left verifies', { timeout: 
   const gateway = await mcpStage(t, { verify: false })
   const { settings } = gateway
   const bot = await gateway.enroll('bot', ['llm.chat', 'mcp.tools.call'])
+  const person = `zoe-${randomBytes(6).toString('hex')}`
+  const { who, ref } = await certifiedUser(t, gateway, { user_name: person, display_name: `Zoe ${person}` })
+  await gateway.call(who, 'POST', '/v1/chat/completions', { body: CHAT })
+  t.match((await gateway.admin('GET', '/v1/admin/audit/export')).text, person, 'whoever reads it is told')
   await gateway.bind(bot, await gateway.register('files', await toolServer(t, [tool('read')])))
   const old = await calls(gateway, bot)
   await gateway.close(0)
   await archive(t, settings)
+  for (const [file, text] of await textsInSegments(settings)) {
+    t.notOk(text.includes(person), `${file} names no person, who could not be erased from it`)
+    if (file === 'rows.ndjson') t.ok(text.includes(ref), 'the pseudonym is there')
+  }
   const found = await verified(settings)
   t.match(found, { verdict: { ok: true }, findings: [], authority: { disagree: 0 }, tree: { problems: [] } })
   t.equal(exitCodeOf(found), 0)
