@@ -1,14 +1,17 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import type { Database } from '../../db/database.ts'
+import { removeCounts } from '../../db/ledger/counts/store.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import {
   countPlaces,
   markRemoved,
   nextPlace,
+  openPlaces,
   removeBeside,
   removeRows,
   type StoredSegment,
 } from '../../db/ledger/tree/segments.ts'
+import type { LedgerStatement } from '../../db/support/statement.ts'
 import { noteEntry } from '../../plugins/audit/entries.ts'
 
 /** The rows that go in one transaction: it holds up the calls after it for some ms at most. */
@@ -36,23 +39,28 @@ export async function removeSegment(
   const { database, ledger, clock, configDigest, goesOn } = dependencies
   const { first, last, last_place: until } = segment
   const { kysely } = database
-  const commit = async (
-    statements: Parameters<Ledger['commit']>[0]['statements'] & object,
-  ): Promise<void> => {
+  const commit = async (statements: readonly LedgerStatement[]): Promise<void> => {
     const from = performance.now()
     await ledger.commit({ statements, entries: [] })
     await wait(REST * (performance.now() - from))
   }
-  // From the beginning: the newest row of a stream stayed, and may be another one now.
+  // From the beginning: the newest row of a stream stayed, and may be another one now; so may a call have ended.
   for (let after = 0; ; ) {
     const from = await nextPlace(database, after, until)
     if (from === null) break
     if (!goesOn()) return false
     after = Math.min(from + SLICE - 1, until)
-    await commit([removeRows(database, from, after)])
+    let next = from
+    const gone: LedgerStatement[] = []
+    for (const stays of [...(await openPlaces(database, from, after)), after + 1]) {
+      if (next < stays) gone.push(removeRows(database, next, stays - 1))
+      next = stays + 1
+    }
+    if (gone.length > 0) await commit(gone)
   }
   for (;;) {
-    const statements = await removeBeside(database, { size: last + 1 })
+    const statements =
+      (await removeBeside(database, { size: last + 1 })) ?? (await removeCounts(kysely, segment.until))
     if (statements === null) break
     if (!goesOn()) return false
     await commit(statements)

@@ -14,6 +14,8 @@ export interface SpanCount {
 export const COUNT_LEVELS = [10, 13, 15, 16] as const
 export type CountLevel = (typeof COUNT_LEVELS)[number]
 export const MINUTE_LEVEL: CountLevel = 16
+/** The level that stays when the rows are archived. */
+export const DAY_LEVEL: CountLevel = 10
 
 type StoredCount = readonly [level: CountLevel, span: string, action: string, status: string, rows: number]
 

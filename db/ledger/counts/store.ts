@@ -1,8 +1,15 @@
 import { type Kysely, type RawBuilder, sql } from 'kysely'
 import type { DatabaseSchema } from '../../schema.ts'
 import { type LedgerStatement, statementOf } from '../../support/statement.ts'
-import type { CountedWindow, MinuteCounts, WindowCounts } from './row-counts.ts'
-import { MINUTE_LEVEL, rollUpCounts, type SpanCount } from './row-counts.ts'
+import {
+  type CountedWindow,
+  DAY_LEVEL,
+  MINUTE_LEVEL,
+  type MinuteCounts,
+  rollUpCounts,
+  type SpanCount,
+  type WindowCounts,
+} from './row-counts.ts'
 
 type RowCountsDatabase = Kysely<DatabaseSchema>
 
@@ -70,6 +77,25 @@ export function keepCounts(
     { ...statementOf(move.compile(), 1), ...upkeep },
     { ...statementOf(add.compile(db)), ...upkeep },
   ]
+}
+
+const SPANS_AT_ONCE = 1_024
+
+/** The deletion of some of the counts of spans before an instant, but for those of days; null if none is left. */
+export async function removeCounts(
+  db: RowCountsDatabase,
+  before: string,
+): Promise<readonly LedgerStatement[] | null> {
+  const { rows } = await sql<{ level: number; last: string }>`
+    select level, max(span) as last from (
+      select level, span from row_counts
+      where level > ${sql.lit(DAY_LEVEL)} and span < substr(cast(${before} as text), 1, level)
+      order by level, span limit ${SPANS_AT_ONCE}) as portion
+    group by level order by level limit 1`.execute(db)
+  const [old] = rows
+  if (!old) return null
+  const gone = db.deleteFrom('row_counts').where('level', '=', old.level).where('span', '<=', old.last)
+  return [{ ...statementOf(gone.compile()), beside: 'upkeep' }]
 }
 
 /** Counts a window in one statement, so at one instant: no row is counted twice while the place moves on. */

@@ -2,6 +2,7 @@ import { type Insertable, type Kysely, type RawBuilder, type Selectable, sql } f
 import type { Database } from '../../database.ts'
 import type { DatabaseSchema } from '../../schema.ts'
 import { type LedgerStatement, statementOf, timestamp } from '../../support/statement.ts'
+import { OUTCOME_STATUSES } from '../record/outcomes.ts'
 import { TILE_WIDTH } from './tiles.ts'
 
 type SegmentDatabase = Kysely<DatabaseSchema>
@@ -99,6 +100,25 @@ export async function countPlaces(
     database.kysely,
   )
   return Number(rows[0]?.count ?? 0)
+}
+
+/**
+ * Finds the decisions between two places whose outcome is still to come: a call may be open for longer than rows
+ * are kept, and whoever ends it needs them.
+ */
+export async function openPlaces(
+  database: Pick<Database, 'kysely' | 'engine'>,
+  from: number,
+  until: number,
+): Promise<readonly number[]> {
+  const place = placeOf(database)
+  const { rows } = await sql<{ place: number }>`
+    select ${place} as place from audit_rows decision
+    where ${place} between ${from} and ${until} and status = 'allowed' and request_id is not null and not exists (
+      select 1 from audit_rows outcome where outcome.request_id = decision.request_id
+        and outcome.status in (${sql.join([...OUTCOME_STATUSES])}))
+    order by 1`.execute(database.kysely)
+  return rows.map((row) => row.place)
 }
 
 /**

@@ -1,3 +1,4 @@
+import { newestSegment } from '../../../db/ledger/tree/segments.ts'
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import type { Reply } from '../../http/reply.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
@@ -152,7 +153,8 @@ async function renderResults(
   asked: ActivityParams,
 ): Promise<HtmlFragment> {
   const { chosen, noise, times, here } = asked
-  const shown = barWindow(times, facts.at)
+  const archived = await newestSegment(dashboard.context.database.kysely)
+  const shown = barWindow(times, facts.at, archived && Date.parse(archived.until))
   const { window: _, ...others } = chosen
   const since = times.window === null ? times.since : shown.from
   const wanted = {

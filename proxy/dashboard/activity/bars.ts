@@ -73,12 +73,16 @@ export interface BarWindow {
   readonly widened: boolean
 }
 
-/** The window that a chart shows: the requested one, widened to whole bars; by default the last 24 hours. */
-export function barWindow({ window, since, until }: ActivityTimes, now: number): BarWindow {
+/**
+ * The window that a chart shows: the requested one, widened to whole bars; by default the last 24 hours. `byDays`:
+ * the instant before which only days are counted. ms since the epoch.
+ */
+export function barWindow({ window, since, until }: ActivityTimes, now: number, byDays = 0): BarWindow {
   const end = until ?? now
   const begin = window === null ? (since ?? end - WINDOWS['24h']) : end - WINDOWS[window]
   const length = Math.max(end - begin, MINUTE_MS)
-  const [unit, level, unitName] = UNITS.find(([ms]) => length <= ms * MAX_BARS) ?? LARGEST_UNIT
+  const least = begin < byDays ? DAY_MS : MINUTE_MS
+  const [unit, level, unitName] = UNITS.find(([ms]) => ms >= least && length <= ms * MAX_BARS) ?? LARGEST_UNIT
   const goesOn = until === null
   const to = goesOn ? (Math.floor(end / unit) + 1) * unit : Math.ceil(end / unit) * unit
   const from = Math.max(Math.floor(begin / unit) * unit, to - (MAX_BARS + 2) * unit)

@@ -1,3 +1,4 @@
+import { sql } from 'kysely'
 import t from 'tap'
 import { listRows } from '../../../db/ledger/read/read.ts'
 import { archiveBoundary, countPlaces, newestSegment } from '../../../db/ledger/tree/segments.ts'
@@ -5,10 +6,10 @@ import { isTreeAsSigned } from '../../../db/ledger/tree/store.ts'
 import { timestamp } from '../../../db/support/statement.ts'
 import { noteEntry } from '../../../plugins/audit/entries.ts'
 import { removeSegment } from '../../../proxy/archive/remove.ts'
-import { commitUpTo, openArchivedLog, recordCalls } from '../../support/archive.ts'
+import { archiveUpTo, commitUpTo, openArchivedLog, recordCalls } from '../../support/archive.ts'
 import { databaseUrl, ENGINE } from '../../support/db/engine.ts'
 import { past } from '../../support/db/raw.ts'
-import { AT } from '../../support/db/scratch-ledger.ts'
+import { AT, entry } from '../../support/db/scratch-ledger.ts'
 
 const place = ENGINE === 'sqlite' ? 'seq' : 'place'
 
@@ -140,6 +141,58 @@ t.test('a removal that was cut goes on, and leaves the newest row of each stream
   await log.sealer.seal()
   t.match(await isTreeAsSigned(log.database), { isWhole: true })
   await t.rejects(removeSegment(log, segment), { code: 'conflict' }, 'and not twice')
+})
+
+t.test('a call that is open for longer than rows are kept has its decision until it has ended', async (t) => {
+  const log = await openArchivedLog(t, await databaseUrl(t.testdir()))
+  const { kysely } = log.database
+  const opened = (n: number) => entry({ request_id: `req_open${n}`, at: AT })
+  await log.ledger.commit({ entries: [opened(1), opened(2)] })
+  await recordCalls(log, 400)
+  await log.ledger.commit({ entries: [opened(3)] })
+  const removeUpTo = async (last: number): Promise<readonly (string | null)[]> => {
+    await log.sealer.seal()
+    await archiveUpTo(log, last)
+    const { last_place: boundary = 0 } = (await newestSegment(kysely)) ?? {}
+    const left = sql<{
+      id: string | null
+    }>`select request_id as id from audit_rows where ${sql.ref(place)} <= ${boundary}`
+    return (await left.execute(kysely)).rows.map(({ id }) => id)
+  }
+  t.same(await removeUpTo(511), ['req_open1', 'req_open2'])
+  t.match((await listRows(kysely, { action: 'ledger.removed' })).rows, [{ detail: { rows: 510 } }])
+  await log.ledger.commit({ entries: [{ ...opened(2), status: 'success', detail: { status: 200 } }] })
+  await recordCalls(log, 400, 400)
+  t.same(await removeUpTo(1_279), ['req_open1', 'req_open3'], 'what has ended is gone')
+  await log.sealer.seal()
+  t.match(await isTreeAsSigned(log.database), { isWhole: true })
+})
+
+t.test('counts of archived minutes and hours go, those of days stay', async (t) => {
+  const log = await openArchivedLog(t, await databaseUrl(t.testdir()))
+  const { kysely, rowCounts } = log.database
+  await recordCalls(log, 400)
+  const spans = Array.from({ length: 3_000 }, (_, n) => new Date(AT - n * 60_000).toISOString().slice(0, 16))
+  const counts = spans.map((span) => ({ span, action: 'egress_llm_chat', status: 'allowed', rows: 1 }))
+  const from = await rowCounts.counted()
+  await log.ledger.commit({ statements: rowCounts.keep(from, { counts, place: from + 1 }), entries: [] })
+  const of = async (): Promise<Readonly<Record<string, number>>> => {
+    const all = await kysely.selectFrom('row_counts').select(['level', 'row_count']).execute()
+    const levels = Object.groupBy(all, ({ level }) => level)
+    return Object.fromEntries(
+      Object.entries(levels).map(([level, rows = []]) => [
+        level,
+        rows.reduce((sum, row) => sum + row.row_count, 0),
+      ]),
+    )
+  }
+  t.same(await of(), { 10: 3_000, 13: 3_000, 15: 3_000, 16: 3_000 })
+  await log.sealer.seal()
+  await archiveUpTo(log, 511)
+  // The present minute, ten minutes and hour may have rows that stay.
+  t.match(await of(), { 10: 3_000, 16: 1 })
+  const left = await kysely.selectFrom('row_counts').select('span').where('level', '>', 10).execute()
+  t.equal(left.length, 3)
 })
 
 t.test(

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { barWindow } from '../../../proxy/dashboard/activity/bars.ts'
 import { following } from '../../support/dashboard.ts'
 import { type Identity, type TestGateway, testGateway } from '../../support/gateway.ts'
 import { Jar, signedInBySecret } from '../../support/oidc/jar.ts'
@@ -20,6 +21,8 @@ async function called(gateway: TestGateway, allowed: number, denied: number) {
     for (let n = 0; n < times; n += 1) await gateway.call(who, 'POST', PATH, { body: BODY })
   return { bot, none }
 }
+
+const NOTHING_TYPED = { typed: { since: '', until: '' }, problems: { since: null, until: null } }
 
 const number = (text: string | undefined): number => Number((text ?? '').replaceAll(',', ''))
 
@@ -206,6 +209,18 @@ async function certifiedJar(gateway: TestGateway, who: Identity): Promise<Jar> {
   if (status !== 303) throw new Error(`${status} ${text}`)
   return jar
 }
+
+await t.test('a chart that begins in archived times has bars of days', (t) => {
+  const [now, day] = [Date.parse('2026-11-20T12:00:00.000Z'), 86_400_000]
+  const unitOf = (since: number, archived: number) =>
+    barWindow({ ...NOTHING_TYPED, window: null, since: now - since, until: now }, now, now - archived).unit
+  t.equal(unitOf(day / 2, 7 * day), 600_000)
+  t.equal(unitOf(6 * day, 7 * day), 4 * 3_600_000)
+  t.equal(unitOf(8 * day, 7 * day), day)
+  t.equal(unitOf(8 * day, 9 * day), 4 * 3_600_000)
+  t.equal(unitOf(300 * day, 7 * day), 7 * day)
+  t.end()
+})
 
 await t.test('who follows is told that there was a call, and nothing of what it was', async (t) => {
   const gateway = await testGateway(t)
