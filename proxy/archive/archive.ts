@@ -99,8 +99,8 @@ async function writeFile(
   signal: AbortSignal,
 ): Promise<WrittenFile> {
   const part = `.${file}.part`
-  await removeFile(folder, part)
   try {
+    await removeFile(folder, part)
     const written = await threads.ask('write', { ...work, path: join(folder, part) }, { signal })
     await putInPlace(folder, part, file)
     const found = await threads.ask('digest', join(folder, file))

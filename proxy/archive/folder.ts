@@ -1,7 +1,8 @@
 import { constants } from 'node:fs'
-import { access, lstat, open, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { access, lstat, open, readFile, rename, rm, statfs, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { messageOf } from '../../db/support/error-message.ts'
+import { defaultReserve } from '../tasks/watch-disk.ts'
 
 /** The file that says whose segments a folder holds: the first verifier key of the log. */
 const WHOSE = 'LOG'
@@ -25,11 +26,33 @@ export async function claimFolder(folder: string, key: string): Promise<void> {
   await writeFile(path, `${key}\n`, { flag: 'wx', mode: 0o600 }).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'EEXIST') throw unwritable(path, error)
   })
-  const owner = (await readFile(path, 'utf8')).trim()
+  const owner = await readFile(path, 'utf8').then(
+    (text) => text.trim(),
+    (cause: unknown) => {
+      throw new Error(`${path}, which says whose archive this is, cannot be read: ${messageOf(cause)}`, {
+        cause,
+      })
+    },
+  )
   if (owner !== key)
     throw new Error(
       `the folder ${folder} holds the archive of another log, ${owner}: give each log a folder of its own`,
     )
+}
+
+/** The bytes that are written between two looks at the disk. */
+const LOOK_BYTES = 8 * 1_048_576
+
+/** Returns what is asked before bytes are written to a folder. Throws if they take the reserve of its disk, which is for rows. */
+export function leavingRoom(folder: string): (bytes: number) => Promise<void> {
+  let room = 0
+  return async (bytes) => {
+    room -= bytes
+    if (room >= 0) return
+    const { bavail, blocks, bsize } = await statfs(folder)
+    room = Math.min(LOOK_BYTES, bavail * bsize - defaultReserve(blocks * bsize)) - bytes
+    if (room < 0) throw new Error('ENOSPC: what is left of the disk is for rows of calls')
+  }
 }
 
 /** Puts a file in its place for good. */

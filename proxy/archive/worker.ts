@@ -1,9 +1,11 @@
 // The thread that writes segments: a pack takes as long as its rows are many.
 import { createHash } from 'node:crypto'
 import { open } from 'node:fs/promises'
+import { dirname } from 'node:path'
 import { type DatabaseLocation, readLedger } from '../../db/engine.ts'
 import { type PackedAuthority, packOf } from '../admin/audit/pack.ts'
 import type { EvidenceScope } from '../admin/audit/scope.ts'
+import { leavingRoom } from './folder.ts'
 
 export interface SegmentWork {
   readonly location: DatabaseLocation
@@ -36,9 +38,12 @@ async function write(
   const database = await readLedger(location)
   try {
     await using file = await open(path, 'wx', 0o600)
-    const [sha256, bytes] = await digestOf(packOf({ database, authority }, scope, at, signal), (piece) =>
-      file.writeFile(piece),
-    )
+    const leaveRoom = leavingRoom(dirname(path))
+    const pack = packOf({ database, authority }, scope, at, signal)
+    const [sha256, bytes] = await digestOf(pack, async (piece) => {
+      await leaveRoom(piece.length)
+      await file.writeFile(piece)
+    })
     await file.sync()
     return { sha256, bytes }
   } finally {

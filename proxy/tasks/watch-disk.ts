@@ -4,9 +4,12 @@ import type { PeriodicTask } from './rounds.ts'
 
 /** The interval of the readings: short against the time in which a fast disk is filled. ms. */
 const EVERY_MS = 2_000
-/** The reserve if none is set: so many bytes, or this part of a small file system. */
 const RESERVE_BYTES = 256 * 1_048_576
 const RESERVE_PART = 1 / 20
+
+/** The bytes that are kept free on a file system of so many, if none are set: less of a small one. */
+export const defaultReserve = (bytes: number): number =>
+  Math.min(RESERVE_BYTES, Math.floor(bytes * RESERVE_PART))
 
 /**
  * The room on a file system, as of the last look. Below the reserve it is low: the rest is for rows of
@@ -44,7 +47,7 @@ export class DiskSpace {
     const { bavail, blocks, bsize } = await statfs(this.#directory)
     const before = this.low
     this.#free = bavail * bsize
-    this.#reserve = this.#wanted ?? Math.min(RESERVE_BYTES, Math.floor(blocks * bsize * RESERVE_PART))
+    this.#reserve = this.#wanted ?? defaultReserve(blocks * bsize)
     if (this.low === before) return
     const seen = { free_bytes: this.#free, reserve_bytes: this.#reserve }
     if (this.low) this.#log.warn(seen, 'the disk is low: refusals have no rows of their own')

@@ -32,6 +32,7 @@ t.test(
     t.equal(end(0, 1, 400, states.slice(0, 1)), null, 'nothing was said since')
     t.equal(end(2_560, 1, 400), null, 'all of it is archived')
     t.equal(end(0, 1, 400, []), null, 'no state at all')
+    t.equal(end(0, daysOf('99999y'), 400), null, 'as long as there are people')
     const twice = [stateOf(0), { ...stateOf(0), leaf: 300 }, { ...stateOf(1), leaf: 512 }]
     t.equal(end(0, 2, 400, twice), null, 'two states of one day are one')
     t.end()

@@ -5,6 +5,7 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  rmSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
@@ -18,6 +19,7 @@ import { isTreeAsSigned } from '../../../db/ledger/tree/store.ts'
 import { type ArchiveDependencies, archiveRows } from '../../../proxy/archive/archive.ts'
 import { type ArchivedLog, openArchivedLog, recordCalls } from '../../support/archive.ts'
 import { databaseUrl } from '../../support/db/engine.ts'
+import { smallDisk, withoutTmpfs } from '../../support/small-disk.ts'
 
 const NEVER = new AbortController().signal
 
@@ -123,6 +125,45 @@ t.test('what stands in the way is said in a sentence, and nothing is removed', a
       },
       /cannot be written/,
     ],
+    [
+      'a folder in the place of what is half-written',
+      () => {
+        mkdirSync(join(folder, '.0-511.zip.part'))
+        return archive(511).finally(() => rmSync(join(folder, '.0-511.zip.part'), { recursive: true }))
+      },
+      /0-511\.zip cannot be written: .*EISDIR/,
+    ],
+    [
+      'a folder that does not say whose it is',
+      () => {
+        mkdirSync(join(`${folder}-odd`, 'LOG'), { recursive: true })
+        return archive(255, { folder: `${folder}-odd` })
+      },
+      /LOG, which says whose archive this is, cannot be read/,
+    ],
+    ...(withoutTmpfs()
+      ? []
+      : ([
+          [
+            'a disk that is too small',
+            () => archive(255, { folder: smallDisk(t, '128k') }),
+            /there is no room for .*0-255\.zip: make room/,
+          ],
+          [
+            'a disk of which the rest is for rows',
+            () => {
+              const disk = smallDisk(t, '8m')
+              writeFileSync(join(disk, 'others'), Buffer.alloc(7_700_000))
+              return archive(255, { folder: disk })
+            },
+            /there is no room for .*0-255\.zip/,
+          ],
+          [
+            'a disk that cannot be written',
+            () => archive(255, { folder: smallDisk(t, '8m,ro') }),
+            /the folder .* cannot be written: .*EROFS/,
+          ],
+        ] as const)),
     ['rows that are not sealed', () => archive(1_023), /no checkpoint is over 1024 rows/],
     [
       'rows that an anchor has not seen',
@@ -142,8 +183,11 @@ t.test('what stands in the way is said in a sentence, and nothing is removed', a
   }
   t.same(await actionsIn(log), [])
   t.notOk(existsSync(join(folder, '.0-255.zip.part')), 'and nothing half-written is left')
+  writeFileSync(join(folder, '0-511.zip'), 'of somebody else')
   await archiveRows(given, 511, NEVER)
-  t.match(await newestSegment(log.database.kysely), { last: 511, removed_at: String })
+  const { sha256, ...segment } = (await newestSegment(log.database.kysely)) ?? { sha256: '' }
+  t.match(segment, { last: 511, removed_at: String })
+  t.equal(sha256, hash('sha256', readFileSync(join(folder, '0-511.zip'))), 'a file in its place is not taken')
 })
 
 t.test('a way that was cut anywhere goes on, and no row is archived twice', async (t) => {
