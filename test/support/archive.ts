@@ -56,12 +56,13 @@ export async function recordCalls(
 ): Promise<void> {
   for (let at = from; at < from + calls; at += 200) {
     const some = Array.from({ length: Math.min(200, from + calls - at) }, (_, n) => at + n)
-    await ledger.commit({ entries: some.flatMap(callEntries) })
+    await ledger.commit({ entries: some.flatMap((call) => callEntries(call, AT + call)) })
   }
 }
 
-const callEntries = (call: number): readonly LedgerEntry[] => {
-  const common = { at: AT + call, request_id: `req_${String(call).padStart(22, '0')}` }
+/** The decision and the outcome of a call. */
+export const callEntries = (call: number, at: number): readonly LedgerEntry[] => {
+  const common = { at, request_id: `req_${String(call).padStart(22, '0')}` }
   const names = { principal_id: `acme::bot-${call % 20}`, cert_thumbprint: 'ab'.repeat(32) }
   return [
     entry({

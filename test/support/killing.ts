@@ -4,17 +4,20 @@ import { syncBuiltinESMExports } from 'node:module'
 import Sqlite from 'better-sqlite3'
 import { Client } from 'pg'
 
-// Imported first, in a process of its own (killed-at.ts): SIGKILL before the nth write of a thread, counted from when
-// the file KILL_AT, which holds n, is there.
+// Imported first, in a process of its own (killed-at.ts): SIGKILL before the nth write of all its threads, counted from
+// when the file KILL_AT, which holds n, is there.
 const { KILL_AT = '' } = process.env
-const { existsSync, readFileSync } = fs
+const { closeSync, existsSync, openSync, readFileSync, statSync, writeSync } = fs
 
-let writes = 0
+/** A byte for each write. */
+const COUNT = `${KILL_AT}.${process.pid}`
 
 function countWrite(): void {
   if (!existsSync(KILL_AT)) return
-  writes += 1
-  if (writes >= Number(readFileSync(KILL_AT, 'utf8'))) process.kill(process.pid, 'SIGKILL')
+  const count = openSync(COUNT, 'a')
+  writeSync(count, '.')
+  closeSync(count)
+  if (statSync(COUNT).size >= Number(readFileSync(KILL_AT, 'utf8'))) process.kill(process.pid, 'SIGKILL')
 }
 
 type Call = (this: unknown, ...args: unknown[]) => unknown
@@ -40,6 +43,12 @@ const toWrite = (_self: unknown, [, flags = 'r']: readonly unknown[]): boolean =
 for (const name of ['rename', 'rm', 'rmdir', 'unlink', 'mkdir', 'writeFile']) watch(promises, name, ALL)
 for (const name of ['renameSync', 'rmSync', 'unlinkSync', 'mkdirSync', 'writeFileSync']) watch(fs, name, ALL)
 watch(promises, 'open', toWrite)
+const toFile = (_self: unknown, [fd]: readonly unknown[]): boolean => Number(fd) > 2
+for (const name of ['write', 'writev', 'writeSync', 'fsync', 'fsyncSync']) watch(fs, name, toFile)
+const handle = await promises.open('/dev/null')
+for (const name of ['write', 'writev', 'writeFile', 'sync', 'datasync'])
+  watch(Object.getPrototypeOf(handle), name, ALL)
+await handle.close()
 syncBuiltinESMExports()
 
 const memory = new Sqlite(':memory:')

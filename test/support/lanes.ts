@@ -9,6 +9,7 @@ export const LONG: Readonly<Record<string, string>> = {
   'test/cluster/': 'several gateways and a PostgreSQL that is killed, paused and cut off',
   'test/db/postgres/round-trips': 'it listens to five gateways for ten seconds',
   'test/proxy/archive/trimmed': 'a gateway that is stopped and archived between its starts',
+  'test/proxy/archive/year': 'days of calls, one after the other',
   'test/attacks/trusted-cas': 'a gateway for each of many CAs that are attached',
   ...because('a browser or a program of others', [
     'test/attacks/stored-scripts',
@@ -29,6 +30,7 @@ export const LONG: Readonly<Record<string, string>> = {
   ]),
   ...because('gateways are killed again and again', [
     'test/attacks/crash',
+    'test/proxy/archive/killed',
     'test/proxy/dashboard/setup/crash',
   ]),
   ...because('every fault, edit or climb, one after the other', [
@@ -69,7 +71,7 @@ export const LONG: Readonly<Record<string, string>> = {
 }
 
 /** Sweeps of the long lane that are in the short lane too, by a fixed tenth (`BY_A_TENTH`). */
-const SWEEPS = ['test/scripts/verifying/sweep']
+const SWEEPS = ['test/scripts/verifying/sweep', 'test/proxy/archive/killed']
 
 /** The variable that names the lane of a run. */
 export const LANE = 'TEST_LANE'
