@@ -21,7 +21,7 @@ RUN npm run build
 RUN npm ci --omit=dev \
  && mv node_modules/node-linux-*/bin/node /usr/local/bin/gateway-node \
  && rm -rf node_modules/node-linux-* node_modules/.bin \
- && mkdir -m 0700 /data
+ && mkdir -m 0700 /data /archive
 
 FROM ${BASE_IMAGE}
 ARG VERSION=0.7.0
@@ -41,6 +41,8 @@ COPY deploy/postgres ./deploy/postgres
 COPY docs/verify.py ./docs/verify.py
 COPY LICENSE ./LICENSE
 COPY --from=build --chown=65532:65532 /data /data
+# Empty: where a volume for the archive is mounted (docs/operating.md#archive).
+COPY --from=build --chown=65532:65532 /archive /var/lib/sallyport/archive
 ENV PATH=/usr/local/bin \
     MCP_PROXY_LISTEN=0.0.0.0:9443 \
     MCP_PROXY_DATA_DIR=/data \

@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { Ajv } from 'ajv'
@@ -86,6 +86,9 @@ t.test('the schema knows every value, and refuses what cannot work', async (t) =
     { image: { digest: 'latest' } },
     { caBundle: { existingConfigMap: 'not/a/name' } },
     { caBundle: { pem: 'canary' } },
+    { archive: { existingClaim: 'not/a/name' } },
+    { archive: { hostPath: '/' } },
+    { extraVolumes: [{ name: 'archive', emptyDir: {} }] },
     { extraEnv: [{ name: 'OPENAI_API_KEY', value: 'canary' }] },
     { extraEnv: [{ name: 'MCP_SECRET_FILES', value: 'canary' }] },
     { extraEnv: [{ name: 'MCP_PROXY_DATABASE_URL', valueFrom: SECRET_KEY }] },
@@ -109,6 +112,7 @@ t.test('the schema knows every value, and refuses what cannot work', async (t) =
     { extraEnv: [{ name: 'PGSSLMODE', value: 'verify-full' }] },
     { extraEnv: [{ name: 'MCP_SECRET_FILES', valueFrom: SECRET_KEY }], ...CLIENT },
     { migrate: CLIENT },
+    { archive: { existingClaim: 'sallyport-archive' } },
   ]
   for (const one of taken) t.ok(valid(overlaid(full, one)), JSON.stringify(one))
 })
@@ -126,6 +130,19 @@ t.test('the templates set what the gateway knows, and hold no secret', async (t)
     const source = path.replace(/^dist\//, '').replace(/\.js$/, '.ts')
     t.doesNotThrow(() => readFileSync(join(ROOT, source)), path)
   }
+})
+
+t.test('whatever is deployed has the folder of the archive, and none archives by itself', async (t) => {
+  const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8')
+  const [, folder = 'none'] = /^to: (\S+)/m.exec(read('docs/operating.md')) ?? []
+  t.ok(templates.some(([, text]) => text.includes(`mountPath: ${folder}\n`)))
+  t.equal(values.archive.existingClaim, '')
+  t.ok(read('Dockerfile').includes(`--chown=65532:65532 /archive ${folder}\n`))
+  t.ok(read('deploy/compose.yaml').includes(`volumes: ["archive:${folder}"]`))
+  for (const unit of ['sallyport', 'sallyport@'])
+    t.match(read(`deploy/systemd/${unit}.service`), /^StateDirectory=.* sallyport\/archive$/m, unit)
+  t.equal(folder, '/var/lib/sallyport/archive')
+  t.notOk(existsSync(join(ROOT, 'plugins/config/90-archive.yaml')))
 })
 
 const skip = without('helm')
@@ -253,6 +270,10 @@ t.test(
     t.same(apart.migration.volumes.at(-1), CLIENT.extraVolumes[0])
     t.notMatch(JSON.stringify(apart.gateway), /database-client|NODE_EXTRA_CA_CERTS/)
     t.notMatch(JSON.stringify(podsOf({}).migration), /database-client|NODE_EXTRA_CA_CERTS/)
+    t.notMatch(JSON.stringify(podsOf({})), /persistentVolumeClaim/)
+    const archiving = podsOf({ archive: { existingClaim: 'calls' } })
+    t.match(JSON.stringify(archiving.gateway), '"persistentVolumeClaim":{"claimName":"calls"}')
+    t.notMatch(JSON.stringify(archiving.migration), /persistentVolumeClaim/)
   },
 )
 

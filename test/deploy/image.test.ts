@@ -67,11 +67,12 @@ t.test(
       'docs/verify.py',
       'LICENSE',
       '/data',
+      '/archive',
     ])
     const owned = copiesOf(image).filter(({ owner }) => owner !== null)
     t.same(
       owned.map(({ target }) => target),
-      ['/data'],
+      ['/data', '/var/lib/sallyport/archive'],
       'the user owns no program',
     )
     const sources = every(build, 'COPY').flatMap((rest) => rest.split(' ').slice(0, -1))
@@ -142,8 +143,10 @@ async function built(t: Test): Promise<{ readonly rootfs: string; readonly user:
     const to = join(rootfs, resolve(node, target))
     if (source === '/src/dist') cpSync(await compiled(), to, { recursive: true })
     else if (source === '/src/node_modules') layModules(join(rootfs, node), /^node_modules\/node-linux-/)
-    else if (source === '/data') mkdirSync(to, { mode: 0o700 })
-    else if (source !== '/usr/local/bin/gateway-node')
+    else if (owner !== null) {
+      mkdirSync(dirname(to), { recursive: true })
+      mkdirSync(to, { mode: 0o700 })
+    } else if (source !== '/usr/local/bin/gateway-node')
       cpSync(join(ROOT, source.replace(/^\/src\//, '')), to, { recursive: true })
     if (owner !== null) chownSync(to, uid, gid)
   }

@@ -75,7 +75,7 @@ const SECRETS = { 'key-passphrase': 'p', 'metrics-token': 'm'.repeat(24) }
 t.test('it is not killed before its grace is over, and its secrets lie apart from its data', async (t) => {
   const settings = settingsOf(t, alone, SECRETS)
   t.match(settings, {
-    dataDir: `/var/lib/${alone.only('StateDirectory')}`,
+    dataDir: `/var/lib/${alone.only('StateDirectory').split(' ')[0]}`,
     keyPassphrase: 'p',
     metricsToken: 'm'.repeat(24),
     reusePort: false,
@@ -97,7 +97,7 @@ t.test('each of several gateways has a data directory of its own, and a share of
     reusePort: true,
     listen: { host: '0.0.0.0', port: 9443 },
   })
-  t.equal(template.only('StateDirectory'), 'sallyport-%i sallyport-mcp-secrets')
+  t.equal(template.only('StateDirectory'), 'sallyport-%i sallyport-mcp-secrets sallyport/archive')
   t.same(template.every('EnvironmentFile'), ['-/etc/sallyport/environment', '-/etc/sallyport/environment-%i'])
 })
 
