@@ -132,6 +132,7 @@ interface ArchivedFile {
 /** Reads the rows of segments: `ledger.archived`, and `ledger.forgotten` of those that may be gone. */
 export class ArchiveRows {
   readonly #files = new Map<string, ArchivedFile>()
+  readonly #named = new Set<string>()
 
   /** The same rows. */
   async *watched(rows: RowSource): AsyncGenerator<StoredRow | DamagedRow> {
@@ -144,9 +145,15 @@ export class ArchiveRows {
   #see({ action, stream, seq, detail }: StoredRow): void {
     const said: unknown = JSON.parse(detail)
     if (!isObject(said) || typeof said.file !== 'string') return
+    this.#named.add(said.file)
     if (action === 'ledger.archived')
       this.#files.set(said.file, { sha256: said.sha256, row: `${stream}:${seq}` })
     if (action === 'ledger.forgotten') this.#files.delete(said.file)
+  }
+
+  /** Finds the files that no row names. */
+  unnamed(segments: readonly InspectedSegment[]): readonly InspectedSegment[] {
+    return segments.filter(({ file }) => !this.#named.has(file))
   }
 
   /** Compares files with the rows. Faults, each as a sentence. */

@@ -136,15 +136,16 @@ function printArchive(archive: ArchiveInspection, rest: LedgerInspection | null,
   const { files, segments, said, end } = archive
   const findings = [...archive.findings, ...said.findings(segments)]
   const inspections = [...segments.map(({ inspection }) => inspection), ...(rest ? [rest] : [])]
-  const codes = [findings.length > 0 ? 2 : 0, ...inspections.map(exitCodeOf)]
+  const { ahead, notes } = unnamedFiles(archive, rest)
+  const codes = [findings.length > 0 ? 2 : 0, ahead.length > 0 ? 4 : 0, ...inspections.map(exitCodeOf)]
   const code = [2, 3, 4, 5].find((one) => codes.includes(one)) ?? 0
   if (json) {
     const read = segments.map(({ file, sha256, inspection }) => ({ file, sha256, ...asJson(inspection) }))
-    const found = { segments: read, findings, end: end?.sha256 ?? null }
+    const found = { segments: read, findings: [...findings, ...ahead], notes, end: end?.sha256 ?? null }
     print(escapeHiddenJson(JSON.stringify({ ...(rest && asJson(rest)), archive: found })))
     return code
   }
-  print(...findings.map((finding) => `BAD: ${finding}`))
+  print(...findings.map((finding) => `BAD: ${finding}`), ...ahead.map((one) => `CUT SHORT: ${one}`), ...notes)
   for (const { file, inspection } of segments)
     if (exitCodeOf(inspection) !== 0) print(...reportLines(inspection).map((line) => `${file}: ${line}`))
   const rows = segments.reduce((sum, { inspection }) => sum + inspection.verdict.rows, 0)
@@ -154,6 +155,27 @@ function printArchive(archive: ArchiveInspection, rest: LedgerInspection | null,
   if (rest) print(...reportLines(rest))
   else if (code === 0 && last) print(...reportLines(last.inspection).slice(-1))
   return code
+}
+
+/**
+ * Says which files no row of the database names: it is from before them, or one is just being moved. `ahead`: those with
+ * rows that it does not have.
+ */
+function unnamedFiles({ said, segments }: ArchiveInspection, rest: LedgerInspection | null) {
+  const unnamed = rest ? said.unnamed(segments) : []
+  const { sealed = Number.POSITIVE_INFINITY, behind = 0 } = rest?.tree ?? {}
+  const isAhead = ({ last }: (typeof unnamed)[number]): boolean => last >= sealed + behind
+  return {
+    ahead: unnamed
+      .filter(isAhead)
+      .map(({ file }) => `${file} has rows that are not in the database, which is older than the archive`),
+    notes: unnamed
+      .filter((one) => !isAhead(one))
+      .map(
+        ({ file }) =>
+          `${file}: no row says that it is archived; the database is older, or it is just being moved`,
+      ),
+  }
 }
 
 interface VerifyDefinition {

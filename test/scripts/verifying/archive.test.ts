@@ -1,12 +1,22 @@
-import { copyFileSync, cpSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  copyFileSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t from 'tap'
 import { databaseLocation } from '../../../db/engine.ts'
 import { archiveRows } from '../../../proxy/archive/archive.ts'
 import { type ArchivedLog, openArchivedLog } from '../../support/archive.ts'
-import { databaseUrl } from '../../support/db/engine.ts'
+import { databaseUrl, ENGINE } from '../../support/db/engine.ts'
 import { note } from '../../support/db/history.ts'
+import { past } from '../../support/db/raw.ts'
 import { sallyport } from '../../support/run.ts'
 import { allVerifiers } from '../../support/verifiers.ts'
 
@@ -19,7 +29,7 @@ async function recordNotes({ ledger, sealer }: ArchivedLog, count: number): Prom
 }
 
 t.test('a folder of segments is verified as one ledger, and each odd file is named', async (t) => {
-  const directory = t.testdir({ archive: {} })
+  const directory = t.testdir({ archive: {}, other: {}, theirs: {} })
   const folder = join(directory, 'archive')
   const url = await databaseUrl(directory)
   const log = await openArchivedLog(t, url)
@@ -31,6 +41,9 @@ t.test('a folder of segments is verified as one ledger, and each odd file is nam
   await recordNotes(log, 400)
   await archive(511)
   await recordNotes(log, 400)
+  const older = { export: join(directory, 'older.ndjson'), database: join(directory, 'older.db') }
+  t.equal((await sallyport(['export-audit', url, '--out', older.export])).code, 0)
+  if (ENGINE === 'sqlite') await past(url, `vacuum into '${older.database}'`)
   await archive(1_023)
   await recordNotes(log, 20)
 
@@ -45,6 +58,28 @@ t.test('a folder of segments is verified as one ledger, and each odd file is nam
   t.match(rest, { code: 0, out: /decisions recomputed 0, disagree 0/ })
   const whole = await sallyport(['verify', url, '--archive', folder])
   t.match(whole, { code: 0, out: /^3 segments: leaves 0 to 1023, 1024 rows$/m })
+
+  for (const [name, file] of Object.entries(older))
+    if (existsSync(file))
+      t.match(
+        await sallyport(['verify', file, '--archive', folder]),
+        name === 'export'
+          ? { code: 2, out: /row \w+:513 stands after 1024/ }
+          : { code: 0, out: /^512-1023\.zip: no row says that it is archived; the database is older/m },
+        `an older ${name} that was restored`,
+      )
+  const otherUrl = await databaseUrl(join(directory, 'other'))
+  const other = await openArchivedLog(t, otherUrl)
+  const theirs = {
+    ...given,
+    ...other,
+    folder: join(directory, 'theirs'),
+    location: databaseLocation(otherUrl),
+  }
+  for (const last of [255, 511]) {
+    await recordNotes(other, 400)
+    await archiveRows({ ...theirs, log: pino({ level: 'silent' }) }, last, NEVER)
+  }
 
   const at = (name: string) => join(directory, 'copy', name)
   const SECOND = '256-511.zip'
@@ -73,6 +108,21 @@ t.test('a folder of segments is verified as one ledger, and each odd file is nam
       },
       2,
       /256-511\.zip/,
+    ],
+    'the first is of another log': [
+      () => copyFileSync(join(theirs.folder, '0-255.zip'), at('0-255.zip')),
+      2,
+      /256-511\.zip does not begin with the state|0-255\.zip is another file than row/,
+    ],
+    'one is of another log': [
+      () => copyFileSync(join(theirs.folder, SECOND), at(SECOND)),
+      2,
+      /256-511\.zip does not begin with the state|256-511\.zip is another file than row/,
+    ],
+    'one is from the future': [
+      () => copyFileSync(at('512-1023.zip'), at('1024-1535.zip')),
+      2,
+      /1024-1535\.zip holds leaves 512 to 1023, and not those of its name/,
     ],
     'the last is gone': [
       () => rmSync(at('512-1023.zip')),
