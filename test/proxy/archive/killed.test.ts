@@ -20,7 +20,7 @@ import { NODE_COMPILE_CACHE } from '../../support/run.ts'
 import { sweepPlaces, WHOLE_SWEEP } from '../../support/sweep-places.ts'
 
 /** Some seventy writes are on the way of a segment; a whole sweep tries each, `KILLED_ROUNDS` times. */
-const APART = BY_A_TENTH ? 40 : 12
+const APART = BY_A_TENTH ? 25 : 12
 const ROUNDS = Number(process.env.KILLED_ROUNDS ?? 1)
 t.setTimeout(WHOLE_SWEEP ? 7_200_000 : 300_000)
 
@@ -155,5 +155,5 @@ for (const [what, before, last] of [
         killed += 1
       }
     t.comment(`killed ${killed} times`)
-    t.ok(killed > 1, `it was killed ${killed} times`)
+    t.ok(killed > 0, `it was killed ${killed} times`)
   })
