@@ -2,6 +2,7 @@ import { LRUCache } from 'lru-cache'
 import type { Database } from '../db/database.ts'
 import { findSession } from '../db/operators/sessions.ts'
 import { pinnedPrincipal } from '../db/principals/pins.ts'
+import { DatabaseUnavailable } from '../db/support/unavailable.ts'
 import type { EditedTexts } from './pin/edited-texts.ts'
 import { spiffePin } from './pin/spiffe.ts'
 import { Refusal } from './refusal.ts'
@@ -9,9 +10,9 @@ import { Refusal } from './refusal.ts'
 /** Questions about names that nobody has heard of, under way at once: half of the connections that read. */
 const MAX_UNDER_WAY = 4
 /** Questions that may wait until one of these ends. */
-const MAX_WAITING = 2_048
-/** The time that one may wait. ms. */
-const MAX_WAIT_MS = 2_000
+const MAX_WAITING = 4_096
+/** The time that one may wait: after a restart nobody is known, and all come at once. ms. */
+const MAX_WAIT_MS = 20_000
 /** Names that were found once. */
 const MAX_KNOWN = 20_000
 
@@ -24,8 +25,16 @@ type LookupAnswer<Found> = Found | undefined | Promise<Found | undefined>
  */
 export class StrangersLine {
   readonly #known = new LRUCache<string, true>({ max: MAX_KNOWN })
-  readonly #waiting = new Set<() => void>()
+  readonly #waiting = new Set<PromiseWithResolvers<void>>()
+  readonly #waitMs: number
   #underWay = 0
+  /** ms of `performance.now()`. */
+  #answeredAt = 0
+
+  /** `waitMs`: default: {@link MAX_WAIT_MS}. */
+  constructor(waitMs = MAX_WAIT_MS) {
+    this.#waitMs = waitMs
+  }
 
   /** Makes the same question, asked in line unless its key was found before. Refuses with `overloaded`. */
   fronting<Given extends readonly unknown[], Found>(
@@ -41,10 +50,17 @@ export class StrangersLine {
   async #inLine<Found>(key: string, ask: () => LookupAnswer<Found>): Promise<Found | undefined> {
     if (this.#underWay < MAX_UNDER_WAY) this.#underWay += 1
     else await this.#turn()
+    const from = performance.now()
     try {
       const found = await ask()
+      this.#answeredAt = performance.now()
       if (found !== undefined) this.#known.set(key, true)
       return found
+    } catch (error) {
+      // Not for one connection that broke.
+      const isAway = error instanceof DatabaseUnavailable && this.#answeredAt < from
+      if (isAway) this.#refuseAll(error)
+      throw error
     } finally {
       this.#next()
     }
@@ -53,14 +69,14 @@ export class StrangersLine {
   /** Resolves once this question gets the place of one that has ended. */
   async #turn(): Promise<void> {
     if (this.#waiting.size >= MAX_WAITING) throw tooLong()
-    const { promise, resolve, reject } = Promise.withResolvers<void>()
-    this.#waiting.add(resolve)
+    const turn = Promise.withResolvers<void>()
+    this.#waiting.add(turn)
     const timer = setTimeout(() => {
-      this.#waiting.delete(resolve)
-      reject(tooLong())
-    }, MAX_WAIT_MS)
+      this.#waiting.delete(turn)
+      turn.reject(tooLong())
+    }, this.#waitMs)
     try {
-      await promise
+      await turn.promise
     } finally {
       clearTimeout(timer)
     }
@@ -73,7 +89,13 @@ export class StrangersLine {
       return
     }
     this.#waiting.delete(first)
-    first()
+    first.resolve()
+  }
+
+  /** They would wait as long, for the same. */
+  #refuseAll(error: DatabaseUnavailable): void {
+    for (const turn of this.#waiting) turn.reject(error)
+    this.#waiting.clear()
   }
 }
 

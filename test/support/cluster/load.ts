@@ -88,8 +88,8 @@ export async function callOnce(
   who: Identity,
   agent: ReturnType<typeof agentOf>,
   headers = {},
+  model = freshModel(),
 ): Promise<Made> {
-  const model = freshModel()
   const sentAt = callClock()
   const late = Promise.withResolvers<null>()
   const timer = setTimeout(() => late.resolve(null), GIVE_UP_MS)
