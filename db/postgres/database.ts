@@ -36,7 +36,7 @@ import {
   trustedCasGeneration,
 } from './generation.ts'
 import { LookupCache } from './kept-lookups.ts'
-import { auditRemoval, auditRowColumns } from './ledger/columns.ts'
+import { auditRemoval, auditRowColumns, triggerPaths } from './ledger/columns.ts'
 import { postgresAuditGuards } from './ledger/guards.ts'
 import { TAKE_EXCLUSIVE_LOCK } from './ledger/locks.ts'
 import { placedPages } from './ledger/placed-rows.ts'
@@ -100,6 +100,7 @@ export const POSTGRES_MIGRATIONS: NamedMigrations = sortedMigrations({
   '0098_audit_segments': postgresSegments,
   '0098_audit_segments_removal': auditRemoval,
   '0099_audit_states': auditStates('bytea'),
+  '0104_trigger_paths': triggerPaths,
 })
 
 export async function openPostgresDatabase(url: string): Promise<Database> {

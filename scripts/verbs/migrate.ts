@@ -14,10 +14,10 @@ const PENDING = 3
 const GRANTS_MS = 30_000
 
 const ADOPTION: Readonly<Record<ColumnAdoption, readonly string[]>> = {
-  adopted: ['rows of the ledger are stored in columns from now on'],
+  adopted: ['rows of the ledger and their guards have the form of this version from now on'],
   before: [],
   waits: [
-    'rows of the ledger keep their former form, because gateways are running: run this again when none is',
+    'rows of the ledger or their guards keep their former form, because gateways are running: run this again when none is',
   ],
 }
 

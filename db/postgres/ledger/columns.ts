@@ -27,6 +27,9 @@ export const auditRowColumns: Migration = {
 /** Lets rows go that are archived, likewise. */
 export const auditRemoval: Migration = { up: (db: Kysely<unknown>) => adoptAlone(db, ADOPT_REMOVAL) }
 
+/** Has triggers look at the tables of all alone, likewise: one that a session makes for itself hides them. */
+export const triggerPaths: Migration = { up: (db: Kysely<unknown>) => adoptAlone(db, [FIX_PATHS]) }
+
 async function adoptAlone(db: Kysely<unknown>, statements: readonly string[]): Promise<void> {
   const { rows } = await sql<{ alone: boolean }>`${sql.raw(IS_ALONE)}`.execute(db)
   if (rows[0]?.alone) for (const statement of statements) await sql.raw(statement).execute(db)
@@ -89,24 +92,34 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$${NEXT_OF
 for each row execute function audit_checkpoints_of_columns()`,
 ]
 
+const OF_TRIGGERS = `from pg_proc where pronamespace = current_schema()::regnamespace
+  and prorettype = 'trigger'::regtype and (proname like 'audit\\_%' or proname = 'authority_changed')`
+
+const FIX_PATHS = `do $do$ declare name regprocedure; begin
+  for name in select oid ${OF_TRIGGERS} loop
+    execute format('alter function %s set search_path = %I, pg_temp', name, current_schema());
+  end loop;
+end $do$`
+
 /** The answer to the wish to store rows in columns. `before`: they are already. `waits`: gateways are running. */
 export type ColumnAdoption = 'adopted' | 'before' | 'waits'
 
 /**
- * Has new rows stored in columns, and lets archived ones go, by the owner of the tables, unless gateways run that
- * may not know it.
+ * Has new rows stored in columns, lets archived ones go, and keeps triggers to the tables of all, by the owner of
+ * the tables, unless gateways run that may not know it.
  */
 export async function adoptColumns(client: Client): Promise<ColumnAdoption> {
-  const { rows: removing } = await client.query(REMOVES)
-  if ((await storesColumns(client)) && removing.length > 0) return 'before'
+  const { rows: adopted } = await client.query(IS_ADOPTED)
+  if ((await storesColumns(client)) && adopted.length > 0) return 'before'
   const { rows } = await client.query<{ alone: boolean }>(IS_ALONE)
   if (rows[0]?.alone !== true) return 'waits'
-  await client.query(`begin; ${[...ADOPT, ...ADOPT_REMOVAL].join('; ')}; commit`)
+  await client.query(`begin; ${[...ADOPT, ...ADOPT_REMOVAL, FIX_PATHS].join('; ')}; commit`)
   return 'adopted'
 }
 
-const REMOVES = `select from pg_trigger t join pg_proc p on p.oid = t.tgfoid
-where t.tgrelid = 'audit_rows'::regclass and t.tgname = 'audit_rows_delete' and p.proname = 'audit_rows_only_archived'`
+const IS_ADOPTED = `select from pg_trigger t join pg_proc p on p.oid = t.tgfoid
+where t.tgrelid = 'audit_rows'::regclass and t.tgname = 'audit_rows_delete' and p.proname = 'audit_rows_only_archived'
+  and not exists (select ${OF_TRIGGERS} and coalesce(array_to_string(proconfig, ' '), '') not like '%search_path=%')`
 
 /**
  * Tells if rows are stored in columns: the guard is the one that takes them, and this role may write them. Lets

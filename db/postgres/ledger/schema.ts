@@ -14,7 +14,14 @@ import { ARCHIVED_ROWS_GUARD, SEGMENT_GUARDS } from './segments.ts'
  */
 export async function postgresSchemaProblem(client: Client | Pool): Promise<string | null> {
   const { rows } = await client.query<GuardDefinition>(FOUND)
-  const found = new Map(rows.map(({ name, enabled, body }) => [name, `${enabled} ${body}`]))
+  // Set for all triggers, once no gateway of the version before ran (columns.ts), or for none.
+  const paths = rows.some(({ path }) => path === 'own')
+  const found = new Map(
+    rows.map(({ name, enabled, body, path }) => [
+      name,
+      `${enabled} ${body}${paths && path === 'none' ? ' search_path' : ''}`,
+    ]),
+  )
   const expected = new Map(
     Object.entries(GUARD_TRIGGERS).map(([name, function_]) => [
       name,
@@ -55,20 +62,25 @@ interface GuardDefinition {
   /** `A`: always, also while replaying a replica. For a column, `a`: always given by the database. */
   readonly enabled: string
   readonly body: string
+  /** `own`: it sees the tables of all alone. Null: no trigger. */
+  readonly path: 'own' | 'none' | null
 }
 
-const FOUND = `select t.tgname as name, t.tgenabled as enabled, p.prosrc || coalesce(' ' || array_to_string(p.proconfig, ' '), '') as body
-from pg_trigger t join pg_proc p on p.oid = t.tgfoid
+const FOUND = `select t.tgname as name, t.tgenabled as enabled,
+  p.prosrc || coalesce(' ' || nullif(array_to_string(array_remove(p.proconfig, path), ' '), ''), '') as body,
+  case when path = any(p.proconfig) then 'own' else 'none' end as path
+from pg_trigger t join pg_proc p on p.oid = t.tgfoid,
+  concat('search_path=', quote_ident(current_schema()), ', pg_temp') path
 where not t.tgisinternal and (t.tgrelid in ('audit_rows'::regclass, to_regclass('audit_segments'))
   or t.tgrelid = to_regclass('audit_checkpoints') and t.tgname = '${CHECKPOINTS_TRIGGER}')
 union all
-select '${SEGMENTS}', '', '' where to_regclass('audit_segments') is not null
+select '${SEGMENTS}', '', '', null where to_regclass('audit_segments') is not null
 union all
-select r.rulename, r.ev_enabled, pg_get_ruledef(r.oid) from pg_rewrite r where r.ev_class = 'audit_rows'::regclass
+select r.rulename, r.ev_enabled, pg_get_ruledef(r.oid), null from pg_rewrite r where r.ev_class = 'audit_rows'::regclass
 union all
 select '${PLACE}', a.attidentity, case when a.attnotnull and s.seqcache = 1 and s.seqincrement = 1 and not s.seqcycle
   and exists (select from pg_index i where i.indrelid = a.attrelid and i.indisunique and i.indisvalid
-    and i.indnkeyatts = 1 and i.indkey[0] = a.attnum and i.indpred is null) then 'given once' else 'given otherwise' end
+    and i.indnkeyatts = 1 and i.indkey[0] = a.attnum and i.indpred is null) then 'given once' else 'given otherwise' end, null
 from pg_attribute a join pg_depend d on d.refclassid = 'pg_class'::regclass and d.refobjid = a.attrelid
   and d.refobjsubid = a.attnum and d.classid = 'pg_class'::regclass and d.deptype = 'i'
 join pg_sequence s on s.seqrelid = d.objid

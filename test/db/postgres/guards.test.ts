@@ -95,6 +95,34 @@ for (const [statement, why] of REFUSED) {
   })
 }
 
+/** A row without one before it, and the loss of a row that no segment has, beside tables that only the session has. */
+const SHADOWED = [
+  `create temporary table audit_rows as select * from audit_rows;
+update pg_temp.audit_rows set stream = 'another', row_sha256 = sha256('x');
+insert into public.audit_rows (${COLUMNS}, stream, seq, prev_sha256, row_sha256)
+  select ${COLUMNS}, 'another', 2, sha256('x'), sha256('y') from public.audit_rows`,
+  `create temporary table audit_rows as select * from audit_rows;
+update pg_temp.audit_rows set seq = 9;
+create temporary table audit_segments as select 9::bigint as last_place;
+delete from public.audit_rows`,
+]
+
+t.test('T12 no table of a session stands in the place of one that a trigger asks', async (t) => {
+  const url = await server.fresh()
+  const { ledger } = await replica(t, url)
+  await ledger.commit({ entries: [entry()] })
+  for (const statement of SHADOWED)
+    await t.rejects(raw(url, statement), { message: /only the next row|append-only/ })
+  const generation = async () => (await raw(url, 'select generation from authority_generation')).rows
+  const before = await generation()
+  await raw(
+    url,
+    `create temporary table authority_generation as select * from authority_generation;
+insert into settings values ('a', 'b', 'c')`,
+  )
+  t.notSame(await generation(), before, 'a change of authority is told')
+})
+
 const TAMPERED: readonly (readonly [string, RegExp])[] = [
   ['drop trigger audit_checkpoints_insert on audit_checkpoints', /audit_checkpoints_insert is missing/],
   [
@@ -107,6 +135,7 @@ const TAMPERED: readonly (readonly [string, RegExp])[] = [
     /audit_rows_insert was changed/,
   ],
   ['drop trigger audit_rows_delete on audit_rows', /audit_rows_delete is missing/],
+  ['alter function audit_rows_only_archived() reset search_path', /audit_rows_delete was changed/],
   [
     'alter table audit_rows disable trigger audit_rows_update',
     /audit_rows_update was changed or switched off/,

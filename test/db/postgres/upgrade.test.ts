@@ -147,7 +147,7 @@ t.test(
     ]).catch((error: { stdout: string; stderr: string }) => error)
     t.match(theirs.stdout + theirs.stderr, added[0].count > 0 ? /whole: |newer version/ : /whole: /)
 
-    t.match(await migrate(), { code: 0, out: /are stored in columns from now on/ })
+    t.match(await migrate(), { code: 0, out: /have the form of this version from now on/ })
     t.match(await migrate(), { code: 0, out: '' })
     const { ledger } = await replica(t, url)
     await ledger.commit({ entries: [startRow] })
