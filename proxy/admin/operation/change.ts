@@ -81,29 +81,31 @@ function commitRefusal(error: unknown, duplicate: RefusalReason): unknown {
 }
 
 /**
- * Tries when others change the same object. Within a process changes wait in line, so contenders are other
- * processes.
+ * The time for tries when others change the same object. Within a process changes wait in line, so contenders
+ * are other processes, and one with little time of a processor loses many times. ms.
  */
-const ATTEMPTS = 20
-/** The time by which the pause before a try may grow with each. ms. */
+const PATIENCE_MS = 5_000
+/** The time by which the pause before a try may grow with each, and the longest. ms. */
 const PAUSE_MS = 4
+const MAX_PAUSE_MS = 100
 
 /**
  * Reads and changes an object, and again if another change came between. Refuses with `precondition_failed`
- * after twenty times; a refusal of `read` is final.
+ * after {@link PATIENCE_MS}; a refusal of `read` is final.
  */
 export async function retryIfOvertaken<Read, Made>(
   read: () => Promise<Read>,
   write: (found: Read) => Promise<Made>,
 ): Promise<Made> {
+  const end = performance.now() + PATIENCE_MS
   for (let attempt = 1; ; attempt += 1) {
     const found = await read()
     try {
       return await write(found)
     } catch (error) {
-      if (!isOvertaken(error) || attempt === ATTEMPTS) throw error
+      if (!isOvertaken(error) || performance.now() > end) throw error
       // A pause by chance: two that go in step would overtake each other for ever.
-      await sleep(Math.random() * attempt * PAUSE_MS)
+      await sleep(Math.random() * Math.min(attempt * PAUSE_MS, MAX_PAUSE_MS))
     }
   }
 }

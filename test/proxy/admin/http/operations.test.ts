@@ -4,9 +4,10 @@ import { json } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { type LedgerPage, listRows } from '../../../../db/ledger/read/read.ts'
 import { SubjectKeys } from '../../../../plugins/pin/subject-keys.ts'
-import type { Refusal } from '../../../../plugins/refusal.ts'
+import { Refusal } from '../../../../plugins/refusal.ts'
 import { administerOnRecord } from '../../../../proxy/admin/http/administer.ts'
 import { OPERATIONS } from '../../../../proxy/admin/http/operations.ts'
+import { retryIfOvertaken } from '../../../../proxy/admin/operation/change.ts'
 import type { AdminContext } from '../../../../proxy/admin/operation/context.ts'
 import { LedgerPlaces, RehearsalPlaces } from '../../../../proxy/admin/operation/ledger-places.ts'
 import { KeyedQueue } from '../../../../proxy/admin/operation/one-at-a-time.ts'
@@ -196,6 +197,15 @@ await t.test('H2: an operator who does not read on keeps places for others, and 
   for await (const piece of held[0]?.value ?? []) t.ok(piece.length > 0)
   greta.hangup.hangUp()
   await exported(callerNamed('jan'))
+})
+
+await t.test('a change that is overtaken thirty times, as on a starved replica, is made', async (t) => {
+  let tries = 0
+  const write = (found: number): Promise<string> =>
+    found > 30 ? Promise.resolve('made') : Promise.reject(new Refusal('precondition_failed'))
+  t.equal(await retryIfOvertaken(async () => ++tries, write), 'made')
+  const refusing = retryIfOvertaken(() => Promise.reject(new Refusal('precondition_failed')), write)
+  await t.rejects(refusing, refused('precondition_failed'), 'a refusal of what was read is final')
 })
 
 await t.test('each operation has a name of its own', (t) => {
