@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
 import t from 'tap'
 import { openDatabase } from '../../../db/engine.ts'
-import { openReadConnections } from '../../../db/postgres/reading.ts'
+import { openReadConnections, withinDeadline } from '../../../db/postgres/reading.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'
 
 const server = await cluster()
@@ -19,6 +19,17 @@ t.test('F-10 nobody waits behind a question that was given up', async (t) => {
   t.teardown(() => process.kill(frozen, 'SIGCONT'))
   await t.rejects(session(), { message: /^the database is away: / })
   t.not(await session(), frozen, 'the next one is answered, on a connection of its own')
+})
+
+t.test('F-10 an answer that has come is not late because its reader is', async (t) => {
+  const { kysely, pool } = openReadConnections(await server.fresh())
+  t.teardown(() => kysely.destroy())
+  await pool.query('select 1')
+  const asked = withinDeadline(pool.query('select 1 as one'), performance.now() + 20)
+  // The question is on its way; the answer comes while this process does something else.
+  await new Promise((resolve) => process.nextTick(resolve))
+  for (const from = performance.now(); performance.now() - from < 300; );
+  t.match(await asked, { rows: [{ one: 1 }] })
 })
 
 t.test('a question that is wrong costs no connection', async (t) => {
