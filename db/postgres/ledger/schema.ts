@@ -69,8 +69,8 @@ interface GuardDefinition {
 const FOUND = `select t.tgname as name, t.tgenabled as enabled,
   p.prosrc || coalesce(' ' || nullif(array_to_string(array_remove(p.proconfig, path), ' '), ''), '') as body,
   case when path = any(p.proconfig) then 'own' else 'none' end as path
-from pg_trigger t join pg_proc p on p.oid = t.tgfoid,
-  concat('search_path=', quote_ident(current_schema()), ', pg_temp') path
+from pg_trigger t join pg_proc p on p.oid = t.tgfoid join pg_class c on c.oid = t.tgrelid,
+  concat('search_path=', c.relnamespace::regnamespace, ', pg_temp') path
 where not t.tgisinternal and (t.tgrelid in ('audit_rows'::regclass, to_regclass('audit_segments'))
   or t.tgrelid = to_regclass('audit_checkpoints') and t.tgname = '${CHECKPOINTS_TRIGGER}')
 union all
