@@ -89,7 +89,7 @@ export class MemberPicker {
         if (this.#reading === 'name') this.#keep(bytes, from, at, 'nothing')
         continue
       }
-      if (this.#depth > this.#top.level) {
+      if (this.#depth > this.#top.level || this.#isInArray) {
         at = this.#endOfNested(bytes, at)
         if (at === bytes.length) break
       }
@@ -98,7 +98,7 @@ export class MemberPicker {
       if (byte === QUOTE) {
         this.#quoted = true
         this.#slashed = false
-        if (this.#depth === this.#top.level && !this.#valued && !this.#top.objects) {
+        if (this.#depth === this.#top.level && !this.#valued) {
           this.#name = ''
           this.#reading = 'name'
           from = at + 1
@@ -142,10 +142,19 @@ export class MemberPicker {
     return length
   }
 
-  /** Returns the place of the bracket that ends what is passed over, or the length of the piece. */
+  /** True: between the objects of an array, of which nothing else counts. */
+  get #isInArray(): boolean {
+    return this.#top.objects !== null && this.#depth === this.#top.level
+  }
+
+  /**
+   * Returns the place of the bracket that ends what is passed over, or that begins the next object of an array;
+   * or the length of the piece.
+   */
   #endOfNested(bytes: Buffer, start: number): number {
     const { length } = bytes
-    const { level } = this.#top
+    const { level, objects } = this.#top
+    const floor = objects ? level - 1 : level
     let depth = this.#depth
     let plain = 0
     let at = start
@@ -163,7 +172,8 @@ export class MemberPicker {
         this.#quoted = at >= length
         plain = 0
       } else {
-        if (depth + nesting === level) break
+        const isObject = nesting === 1 && objects !== null && depth === level && bytes[at] === OPEN_BRACE
+        if (isObject || depth + nesting === floor) break
         depth += nesting
       }
     }
@@ -201,12 +211,12 @@ export class MemberPicker {
 
   /** Follows a byte that is in no text. Returns true if a value that is kept begins after it. */
   #structure(byte: number): boolean {
-    const { level, objects } = this.#top
+    const { level } = this.#top
     if (byte === OPEN_BRACE || byte === OPEN_BRACKET) this.#open(byte)
     else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) this.#close()
     else if (this.#depth === 0) this.#over = true
     else if (this.#depth === level && byte === COMMA) this.#valued = false
-    else if (this.#depth === level && byte === COLON && !this.#valued && !objects) return this.#begin()
+    else if (this.#depth === level && byte === COLON && !this.#valued) return this.#begin()
     return false
   }
 
