@@ -125,7 +125,9 @@ async function firstAnswer(
     asked.push(target)
     const hasNext = () => targets.slice(index + 1).some(mayAsk)
     const askedAt = performance.now()
-    const outcome = await attempt(target, facts, means, hasNext)
+    const outcome = await attempt(target, facts, means, hasNext).catch((error: unknown) => {
+      throw facts.hangup.gone ? goneRefusal(error, target, failed) : error
+    })
     const cameAt = performance.now()
     waitedMs += cameAt - askedAt
     if ('answer' in outcome) return { target, answer: outcome.answer, failed, waitedMs, cameAt }
@@ -134,7 +136,24 @@ async function firstAnswer(
     if (!outcome.mayTryNext) break
   }
   if (!last) throw new Error('routing gave no target')
-  throw await refusalOfFailure(last, failed)
+  const { isFree } = facts.granted.target.endpoint
+  const { tokensUnknown, ...free } = last
+  throw await refusalOfFailure(isFree ? free : last, failed)
+}
+
+/** Says of a call whose caller has hung up which provider may be at work on it. */
+function goneRefusal(
+  cause: unknown,
+  { provider: { name } }: ProviderTarget,
+  failed: readonly ProviderAttempt[],
+): unknown {
+  if (cause instanceof Refusal && cause.reason !== 'client_gone') return cause
+  const attempts = [...failed, { provider: name, status: null, reason: 'client_gone' }]
+  return new Refusal('client_gone', {
+    detail: { provider: name },
+    report: { attempts, tokens_unknown: 'no_answer' },
+    cause,
+  })
 }
 
 /** Tells if a call may go on to another provider: a caller's own key is meant for one origin. */

@@ -9,6 +9,7 @@ import {
 import type { ErrorWords } from '../egress/error-words.ts'
 import { ProxyTunnelError } from '../egress/proxy-tunnel.ts'
 import type { DialectEndpoint } from './dialects/dialect.ts'
+import type { TokensUnknown } from './dialects/stated-usage.ts'
 import type { LlmProvider } from './options.ts'
 import {
   type UpstreamAnswer,
@@ -36,6 +37,8 @@ export interface ProviderFailure {
   readonly message?: string
   /** True if asking again cures nothing, although the status alone would let an SDK try. */
   readonly final?: boolean
+  /** The reason why nobody knows what it cost. Absent: nothing. */
+  readonly tokensUnknown?: TokensUnknown
   /** The provider's own words about it. Never rejects. */
   readonly words?: Promise<ErrorWords | null>
   readonly cause?: unknown
@@ -71,7 +74,11 @@ export async function refusalOfFailure(
     detail: { provider: provider.name, ...(status !== null && { upstream_status: status }) },
     ...(message !== undefined && { message, said: { ...kindOf(failure), ...said } }),
     headers: reason === 'provider_auth_failed' ? {} : waitingHeaders(headers, provider),
-    report: { attempts, ...(requestId !== null && { upstream_request_id: requestId }) },
+    report: {
+      attempts,
+      ...(requestId !== null && { upstream_request_id: requestId }),
+      ...(failure.tokensUnknown && { tokens_unknown: failure.tokensUnknown }),
+    },
     cause,
   })
 }
@@ -127,6 +134,8 @@ export function failureOfError(error: unknown, provider: LlmProvider): ProviderF
     reason,
     status: null,
     cause: error,
+    // It may be at work.
+    ...(reason !== 'provider_unreachable' && { tokensUnknown: 'no_answer' as const }),
     ...(reason === 'provider_timeout' && { message: timeoutMessage(provider) }),
   }
 }
@@ -176,7 +185,11 @@ export const unusableAnswer = (
   { provider, status, headers }: FailedAnswer,
   more: Pick<ProviderFailure, 'cause' | 'message'>,
   // It has been worked on, and paid: the next one would be the same.
-): ProviderFailure => ({ provider, reason: 'provider_failed', status, headers, final: true, ...more })
+): ProviderFailure => ({
+  ...{ provider, reason: 'provider_failed', status, headers, final: true },
+  ...(status < 300 && { tokensUnknown: 'unreadable' }),
+  ...more,
+})
 
 /** Returns the failure of a whole answer of status 2xx that is no JSON and no event stream. */
 export const foreignAnswer = (came: FailedAnswer): ProviderFailure => {

@@ -31,6 +31,7 @@ export interface ProviderUsage {
 export type TokensUnknown =
   | 'not_stated'
   | 'partly'
+  | 'no_answer'
   | 'failed'
   | 'cut_off'
   | 'not_numbers'

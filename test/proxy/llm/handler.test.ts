@@ -881,7 +881,13 @@ await t.test('F-19 a caller who hangs up stops the call, and no further provider
     body: CHAT,
     hangup: caller,
   })
-  await t.rejects(call, { message: 'The caller disconnected before the answer.' })
+  await t.rejects(call, {
+    message: 'The caller disconnected before the answer.',
+    report: {
+      attempts: [{ provider: 'openai', status: null, reason: 'client_gone' }],
+      tokens_unknown: 'no_answer',
+    },
+  })
   await closed
   t.equal(second.connections(), 0)
 })
@@ -937,3 +943,31 @@ await t.test(
     )
   },
 )
+
+await t.test('a refusal says that the counts are not known if the provider may have worked', async (t) => {
+  const slow = { first_byte_timeout_ms: 1 }
+  for (const [what, say, more, unknown] of [
+    ['no answer in time', () => {}, slow, 'no_answer'],
+    ['a reset', (socket: Socket) => socket.resetAndDestroy(), {}, 'no_answer'],
+    [
+      'a page',
+      (socket: Socket) => socket.write(answer(200, '<p>', { 'content-type': 'text/html' })),
+      {},
+      'unreadable',
+    ],
+    ['its own failure', failing(500), {}, undefined],
+    ['its refusal', failing(404, 'none', { 'content-type': 'text/html' }), {}, undefined],
+  ] as const) {
+    const { url } = await rawUpstream(t, say)
+    const { report } = await refusal([openai(url, more)])
+    t.equal(report.tokens_unknown, unknown, what)
+  }
+  const { report } = await refusal([openai(await nobody())])
+  t.notOk('tokens_unknown' in report, 'no connection costs nothing')
+  const { url } = await rawUpstream(t, () => {})
+  const free = await refusal([anthropic(url, slow)], {
+    path: '/v1/messages/count_tokens',
+    body: { model: 'claude-x' },
+  })
+  t.notOk('tokens_unknown' in free.report, 'nor does a count')
+})
