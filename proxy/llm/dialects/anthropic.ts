@@ -94,6 +94,7 @@ export const anthropic: Dialect<'anthropic'> = {
       list: 'content',
       event: 'content_block_start',
       member: 'content_block',
+      picked: { type: null, name: null },
       tools: {
         web_search: 'web_search',
         web_fetch: 'web_fetch',

@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { UnknownRecord } from '../../../db/support/json.ts'
+import type { PickedMembers } from './member-picker.ts'
 
 /** One vendor's API. A further one is a file of this folder and its line in `registry.ts`. */
 export interface Dialect<Name extends string = string> {
@@ -130,6 +131,8 @@ export interface ItemNames {
   /** The type of the event of a stream that tells of one, and the member that holds it. */
   readonly event: string
   readonly member: string
+  /** The members of an item that say which tool it used. */
+  readonly picked: PickedMembers
   /** Tools by the items' `type`, or `name` where the type is `server_tool_use`. */
   readonly tools: Readonly<Record<string, string>>
 }

@@ -12,7 +12,7 @@ import {
 
 /** Bytes. A member's value that is longer is left out, and {@link TOO_LONG} stands for it. */
 const MAX_VALUE = 65_536
-/** Bytes. Further values are left out likewise. */
+/** Bytes. Further values are left out likewise: of those in arrays, and of all others. */
 const MAX_KEPT = 131_072
 /** The objects of an array, those with something found in them, that are kept apart; of further ones the last. */
 const MAX_OBJECTS = 1_000
@@ -36,9 +36,11 @@ export interface PickedMembers {
 
 interface PickFrame {
   readonly members: PickedMembers
-  /** The lengths and first bytes of their names: any other one, without escapes, is not even read. */
-  readonly beginnings: ReadonlySet<number>
+  /** Their names by length and first byte: any other one, without escapes, is not even read. */
+  readonly beginnings: ReadonlyMap<number, readonly string[]>
   readonly level: number
+  /** True: within an array. */
+  readonly isListed: boolean
   /** The finds in the objects of an array; null for an object. */
   readonly objects: PickedTexts[] | null
   /** The frame of each of these objects in turn. */
@@ -64,13 +66,13 @@ export class MemberPicker {
   /** True: after the colon of a member. */
   #valued = false
   readonly #value = new ByteCollector(MAX_VALUE)
-  #kept = 0
+  readonly #kept = { listed: 0, other: 0 }
   /** True once nothing more counts: the object has ended, or there is none. */
   #over = false
   #isWhole = false
 
   constructor(members: PickedMembers) {
-    this.#root = frameOf(members, 1, null)
+    this.#root = frameOf(members, 1, false, null)
     this.#top = this.#root
   }
 
@@ -183,26 +185,36 @@ export class MemberPicker {
 
   #keep(bytes: Buffer, from: number, to: number, next: 'nothing' | 'name' | 'value'): void {
     if (this.#reading === 'name') {
-      const isLong = this.#name.length + to - from > MAX_NAME
       const isWhole = next === 'nothing' && this.#name === ''
-      if (isLong || (isWhole && this.#isOther(bytes, from, to))) this.#name = OTHER
+      if (this.#name.length + to - from > MAX_NAME) this.#name = OTHER
+      else if (isWhole && !this.#slashed) this.#name = this.#nameAt(bytes, from, to)
       else this.#name += bytes.toString('latin1', from, to)
     } else {
-      this.#value.add(bytes.subarray(from, to))
-      if (next === 'nothing') this.#found()
+      const piece = bytes.subarray(from, to)
+      // Whole in one piece: not even copied.
+      if (next === 'nothing' && this.#value.length === 0 && piece.length <= MAX_VALUE) this.#found(piece)
+      else {
+        this.#value.add(piece)
+        if (next === 'nothing') this.#found(this.#value.closed ? null : this.#value.bytes())
+      }
     }
     this.#reading = next
   }
 
-  #found(): void {
-    this.#kept += this.#value.length
-    const isLong = this.#value.closed || this.#kept > MAX_KEPT
-    this.#top.found.set(this.#name, isLong ? TOO_LONG : this.#value.bytes().toString())
+  /** `value`: null if it is longer than is kept. */
+  #found(value: Buffer | null): void {
+    const place = this.#top.isListed ? 'listed' : 'other'
+    this.#kept[place] += value?.length ?? MAX_VALUE
+    const isLong = value === null || this.#kept[place] > MAX_KEPT
+    this.#top.found.set(this.#name, isLong ? TOO_LONG : value.toString())
   }
 
-  #isOther(bytes: Buffer, from: number, to: number): boolean {
-    const isKnown = this.#top.beginnings.has(beginningOf(to - from, bytes[from] ?? 0))
-    return !isKnown && !this.#slashed
+  /** Returns the name that stands there, if it is looked for: no text is made of another one. */
+  #nameAt(bytes: Buffer, from: number, to: number): string {
+    const names = this.#top.beginnings.get(beginningOf(to - from, bytes[from] ?? 0))
+    if (!names) return OTHER
+    for (const name of names) if (isTextAt(bytes, from, name)) return name
+    return OTHER
   }
 
   #endsValue(byte: number): boolean {
@@ -231,6 +243,7 @@ export class MemberPicker {
 
   /** Undefined: of no name that is looked for. */
   #member(): PickedMembers | null | undefined {
+    if (this.#name === OTHER) return undefined
     const { members } = this.#top
     return Object.hasOwn(members, this.#name) ? members[this.#name] : undefined
   }
@@ -262,7 +275,8 @@ export class MemberPicker {
   #openMember(byte: number): void {
     const members = this.#member()
     if (!members) return
-    const frame = frameOf(members, this.#depth, byte === OPEN_BRACKET ? [] : null)
+    const isArray = byte === OPEN_BRACKET
+    const frame = frameOf(members, this.#depth, isArray || this.#top.isListed, isArray ? [] : null)
     this.#top.found.set(this.#name, frame.objects ?? frame.found)
     this.#enter(frame)
   }
@@ -285,11 +299,21 @@ export class MemberPicker {
   }
 }
 
+function isTextAt(bytes: Buffer, from: number, text: string): boolean {
+  for (let at = 1; at < text.length; at += 1) if (bytes[from + at] !== text.charCodeAt(at)) return false
+  return true
+}
+
 const beginningOf = (length: number, first: number): number => length * 256 + first
 
-function frameOf(members: PickedMembers, level: number, objects: PickedTexts[] | null): PickFrame {
-  const beginnings = new Set(Object.keys(members).map((name) => beginningOf(name.length, name.charCodeAt(0))))
-  const one = { members, beginnings, objects: null, inner: null }
+function frameOf(
+  members: PickedMembers,
+  level: number,
+  isListed: boolean,
+  objects: PickedTexts[] | null,
+): PickFrame {
+  const beginnings = Map.groupBy(Object.keys(members), (name) => beginningOf(name.length, name.charCodeAt(0)))
+  const one = { members, beginnings, isListed, objects: null, inner: null }
   const inner = objects ? { ...one, level: level + 1, found: new Map() } : null
   return { ...one, level, objects, inner, found: new Map() }
 }

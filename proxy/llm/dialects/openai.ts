@@ -108,6 +108,7 @@ const usage: UsageNames = {
     list: 'output',
     event: 'response.output_item.done',
     member: 'item',
+    picked: { type: null, action: { type: null } },
     tools: {
       web_search_call: 'web_search',
       file_search_call: 'file_search',

@@ -84,7 +84,6 @@ export class AnswerStatements {
   }
 }
 
-const ITEM: PickedMembers = { type: null, name: null, action: { type: null } }
 const HOLDER: PickedMembers = {
   usage: null,
   tool_usage: null,
@@ -104,12 +103,12 @@ const ANYWHERE: PickedMembers = {
 }
 
 function pickedOf({ usage, outcome }: AnswerNames): PickedMembers {
-  const { list, member } = usage.items
-  const holder = { ...HOLDER, [list]: ITEM }
+  const { list, member, picked } = usage.items
+  const holder = { ...HOLDER, [list]: picked }
   const finishes = outcome.finishes.map((path) => path.split('.'))
   const inner = finishes.map(([outer = '', name = '']) => [outer, { ...holder, [name]: null }] as const)
   const holders = usage.holders.map((name) => [name, holder] as const)
-  return { ...Object.fromEntries([...holders, ...inner]), ...holder, ...ANYWHERE, [member]: ITEM }
+  return { [member]: picked, ...Object.fromEntries([...holders, ...inner]), ...holder, ...ANYWHERE }
 }
 
 /** A failure that a provider reports in an answer of status 2xx. */

@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import fc from 'fast-check'
 import t from 'tap'
 import { MemoryBudget } from '../../../../proxy/http/open-calls.ts'
@@ -426,6 +428,12 @@ const BILLED: readonly (readonly [string, AnswerNames | undefined, string | obje
     { tokens: { input: 7, output: 9 }, searches: 600 },
   ],
   [
+    'the counts behind more items than are kept',
+    responses,
+    { output: Array.from({ length: 12_000 }, () => item('message', { name: 'of a tool' })), usage: USED },
+    { tokens: { input: 7, output: 9 } },
+  ],
+  [
     'searches of xAI, and reasoning that its output leaves out',
     chat,
     {
@@ -523,6 +531,45 @@ await t.test(
     t.end()
   },
 )
+
+/** The counts in the SDKs' types that are no bill of their own: parts of text, and of a prediction. */
+const UNBILLED = /^(?:text_tokens|cached_(?:text|image)_tokens|(?:accepted|rejected)_prediction_tokens)$/
+
+await t.test('every count that the vendors’ SDKs know in an answer is known here', (t) => {
+  for (const [sdk, file, name, dialect] of [
+    ['openai', 'completions', 'CompletionUsage', openai],
+    ['openai', 'responses/responses', 'ResponseUsage', openai],
+    ['openai', 'responses/responses', 'ToolUsage', openai],
+    ['openai', 'images', 'Usage', openai],
+    ['openai', 'embeddings', 'Usage', openai],
+    ['@anthropic-ai/sdk', 'messages/messages', 'Usage', anthropic],
+    ['@anthropic-ai/sdk', 'messages/messages', 'MessageDeltaUsage', anthropic],
+    ['@anthropic-ai/sdk', 'messages/messages', 'ServerToolUsage', anthropic],
+    ['@anthropic-ai/sdk', 'messages/messages', 'CacheCreation', anthropic],
+    ['@anthropic-ai/sdk', 'messages/messages', 'OutputTokensDetails', anthropic],
+    ['@anthropic-ai/sdk', 'beta/messages/messages', 'BetaUsage', anthropic],
+    ['@anthropic-ai/sdk', 'beta/messages/messages', 'BetaAdvisorMessageIterationUsage', anthropic],
+  ] as const) {
+    const text = readFileSync(
+      join(import.meta.dirname, '../../../../node_modules', sdk, `resources/${file}.d.ts`),
+      'utf8',
+    )
+    // A namespace of the same name holds what is nested in it.
+    const blocks = [
+      ...text.matchAll(
+        new RegExp(`^( *)(?:export )?(?:declare )?(?:interface|namespace) ${name} \\{.*?^\\1\\}`, 'gms'),
+      ),
+    ]
+    const counts = blocks.flatMap(([block]) =>
+      [...block.matchAll(/^ *(\w+)\??: number\b/gm)].map(([, count = '']) => count),
+    )
+    t.ok(counts.length > 0, `${sdk} ${name}`)
+    const known = JSON.stringify(dialect.usage)
+    for (const count of counts)
+      t.ok(UNBILLED.test(count) || new RegExp(`[".]${count}"`).test(known), `${sdk} ${name}.${count}`)
+  }
+  t.end()
+})
 
 /** The end of such a document from within its usage. */
 const USAGE_TAIL = 30
