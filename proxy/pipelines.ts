@@ -23,8 +23,8 @@ import { Refusal } from '../plugins/refusal.ts'
 import { metricsReader } from '../plugins/secrets/metrics-token.ts'
 import { changePipeline } from './admin/pipeline.ts'
 import { tokenProof, tokenRequest } from './auth/token-request.ts'
-import { dialectOf, wouldReach } from './llm/describe-providers.ts'
-import { type DialectName, LLM_ENDPOINTS, type LlmEndpoint } from './llm/dialects/registry.ts'
+import { endpointFor, wouldReach } from './llm/describe-providers.ts'
+import type { DialectName, LlmEndpoint } from './llm/dialects/registry.ts'
 import { JUDGED_MEMBERS, type LlmTarget, llmCall, llmMembers } from './llm/routing.ts'
 import { mcpState, mcpTool } from './mcp/gate/checks.ts'
 import type { McpTarget } from './mcp/gate/demand-now.ts'
@@ -322,9 +322,7 @@ function whatIfPipelines({ configuration, inForce, pinNow, again, mcp }: Pipelin
   const notAsked = checks.filter(({ isModule, shadow }) => isModule && !shadow).map(({ check }) => check.name)
   return {
     model: (name: string, dialect: DialectName | undefined) => {
-      const asked = dialect ?? dialectOf(llm, name)
-      const endpoint = LLM_ENDPOINTS.find((one) => one.dialect === asked) ?? LLM_ENDPOINTS[0]
-      if (!endpoint) throw new Error('no dialect has an endpoint')
+      const endpoint = endpointFor(llm, name, dialect)
       return { path: endpoint.path, pipeline: model(endpoint), notAsked }
     },
     tool: {

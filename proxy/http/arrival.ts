@@ -57,8 +57,8 @@ export function router(routes: readonly Route[]): Router {
       if (route) return { route, params }
     }
     if (found.length > 0) throw methodNotAllowed(found)
-    if (UNSERVED.test(path)) throw new Refusal('not_found', ELSEWHERE)
     const lacksPrefix = !path.startsWith(PREFIX) && patternsOf(`/v1${path}`).length > 0
+    if (!lacksPrefix && UNSERVED.test(path)) throw new Refusal('not_found', ELSEWHERE)
     throw new Refusal('not_found', lacksPrefix ? WITHOUT_PREFIX : {})
   }
 }
@@ -68,11 +68,11 @@ const TWICE = '/v1/v1/'
 
 /** The paths at which the vendors' APIs keep or begin something, for other requests to fetch or end. */
 const UNSERVED =
-  /^(?:\/v1)?\/(?:responses\/|chat\/completions\/|messages\/batches|(?:assistants|audio|batches|containers|conversations|evals|files|fine_tuning|images|moderations|organizations|realtime|skills|threads|uploads|vector_stores|videos)(?:\/|$))/
+  /^(?:\/v1)?\/(?:responses\/|chat\/completions\/|messages\/batches|(?:assistants|audio|batches|containers|conversations|evals|files|fine_tuning|images|organizations|realtime|skills|threads|uploads|vector_stores|videos)(?:\/|$))/
 
 const ELSEWHERE = {
   message:
-    "This gateway does not serve this part of the vendor's API. It serves single calls: chat completions, responses, completions, embeddings, messages and the list of models.",
+    "This gateway does not serve this part of the vendor's API. It serves single calls: chat completions, responses, completions, embeddings, moderations, pictures, messages and the list of models.",
 }
 
 const WITHOUT_PREFIX = {

@@ -1,8 +1,9 @@
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import { isModelListReadable, type ModelCatalogue } from './catalogue.ts'
+import { type DialectName, LLM_ENDPOINTS, type LlmEndpoint } from './dialects/registry.ts'
 import type { LlmOptions, LlmProvider } from './options.ts'
 import { notConfiguredFailure, refusalOfFailure } from './refusals.ts'
-import { type LlmTarget, providerRouting, providersOf } from './routing.ts'
+import { type LlmTarget, providerRouting, providersOf, speaks } from './routing.ts'
 import { hasCredentials, usesCallerKey } from './upstream/headers.ts'
 
 /** Names of models that are shown with the order of their providers; each costs a search of all patterns. */
@@ -19,6 +20,7 @@ export function describeProviders(options: LlmOptions, catalogue: Pick<ModelCata
     providers: providers.map((provider) => ({
       name: provider.name,
       dialect: provider.dialect,
+      speaks: [...provider.speaks],
       base_url: provider.base_url,
       key: keyOf(provider),
       key_variable: provider.keyVariable ?? null,
@@ -40,7 +42,7 @@ export function describeProviders(options: LlmOptions, catalogue: Pick<ModelCata
 
 function keyOf(provider: LlmProvider): 'set' | 'missing' | 'callers' {
   if (usesCallerKey(provider)) return 'callers'
-  return provider.auth === 'passthrough' || isModelListReadable(provider) ? 'set' : 'missing'
+  return provider.auth === 'passthrough' || hasCredentials(provider, {}) ? 'set' : 'missing'
 }
 
 /** The list that the provider gave last; null: it was not read yet, or could not be. */
@@ -61,8 +63,8 @@ export function wouldReach(
   const find = providerRouting(options)
   return {
     name: 'provider',
-    admit: async ({ target: { model, dialect } }) => {
-      const targets = find(model, dialect).map(({ provider }) => provider)
+    admit: async ({ target: { model, endpoint } }) => {
+      const targets = find(model, endpoint).map(({ provider }) => provider)
       const able = targets.filter((provider) => usesCallerKey(provider) || hasCredentials(provider, {}))
       const [first] = targets
       if (able.length === 0 && first) throw await refusalOfFailure(notConfiguredFailure(first), [])
@@ -71,6 +73,17 @@ export function wouldReach(
   }
 }
 
-/** Chooses the dialect by which a model is called if nobody says which: that of its first provider. */
-export const dialectOf = (options: LlmOptions, model: string): LlmProvider['dialect'] | undefined =>
-  providersOf(options)(model)[0]?.dialect
+/** Chooses the endpoint of a dialect; if nobody says which, that of an API which the first provider speaks. */
+export function endpointFor(
+  options: LlmOptions,
+  model: string,
+  dialect: DialectName | undefined,
+): LlmEndpoint {
+  const [first] = providersOf(options)(model)
+  const found = LLM_ENDPOINTS.find((one) =>
+    dialect === undefined ? first && speaks(first, one) : one.dialect === dialect,
+  )
+  const [any] = LLM_ENDPOINTS
+  if (!any) throw new Error('no dialect has an endpoint')
+  return found ?? any
+}

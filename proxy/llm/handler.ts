@@ -86,11 +86,11 @@ export function llmHandler(options: LlmOptions, services: LlmServices): (facts: 
   const targetsOf = providerRouting(options)
   const means = { ...services, secrets: providerSecretTraces(options) }
   return async (facts) => {
-    const { model, dialect } = facts.granted.target
+    const { model, endpoint } = facts.granted.target
     if (facts.headers[LOOP]?.includes(services.loopToken)) throw new Refusal('loop_detected')
     const targets = ((): readonly ProviderTarget[] => {
       try {
-        return targetsOf(model, dialect)
+        return targetsOf(model, endpoint)
       } catch (error) {
         if (model !== null && error instanceof Refusal && error.reason === 'model_unknown')
           services.modelMismatches.noteUnserved({ asked: model, at: facts.at, requestId: facts.id })

@@ -4,9 +4,10 @@ import { Refusal } from '../../plugins/refusal.ts'
 import { jsonReply, type Reply } from '../http/reply.ts'
 import { isModelListReadable, type ModelCatalogue } from './catalogue.ts'
 import type { ListedModel, ModelListFormat, OfferedModel } from './dialects/dialect.ts'
-import { DIALECTS } from './dialects/registry.ts'
+import { type ApiWire, DIALECTS } from './dialects/registry.ts'
 import type { LlmOptions, LlmProvider } from './options.ts'
 import { compileGlob, modelNameFault, providersOf } from './routing.ts'
+import { hasCredentials } from './upstream/headers.ts'
 
 /** A list is an aid: nobody waits longer for the first one of a provider. ms. */
 const MAX_WAIT_MS = 3_000
@@ -20,7 +21,10 @@ interface ListedProvider {
 
 export interface ModelHandlers {
   readonly list: (arrival: Arrival) => Promise<Reply>
-  /** GET /v1/models/{id}. The segments of the path are the id. Refuses with `model_not_found`. */
+  /**
+   * GET /v1/models/{id}, and by which APIs it is reached. The segments of the path are the id. Refuses with
+   * `model_not_found`.
+   */
   readonly get: (arrival: Arrival) => Promise<Reply>
 }
 
@@ -31,10 +35,17 @@ export interface ModelHandlers {
  */
 export function modelHandlers(options: LlmOptions, catalogue: ModelCatalogue): ModelHandlers {
   const listed = options.providers
-    .filter((provider) => provider.auth === 'passthrough' || isModelListReadable(provider))
+    .filter((provider) => provider.auth === 'passthrough' || hasCredentials(provider, {}))
     .map(prepare)
   const readable = listed.map(({ provider }) => provider).filter(isModelListReadable)
   const offer = modelOffer(options, listed)
+  const route = providersOf(options)
+  const able = new Set(listed.map(({ provider }) => provider))
+  const wiresOf = (id: string): Readonly<Record<ApiWire, 'direct' | 'none'>> => {
+    const spoken = new Set(route(id).flatMap((one) => (able.has(one) ? one.speaks : [])))
+    const reached = (wire: ApiWire) => (spoken.has(wire) ? 'direct' : 'none')
+    return { chat: reached('chat'), responses: reached('responses'), messages: reached('messages') }
+  }
   const present = async (): Promise<ModelOffer> => {
     await firstReadings(readable, catalogue)
     return offer(listed.map(({ provider }) => catalogue.of(provider).models))
@@ -45,9 +56,10 @@ export function modelHandlers(options: LlmOptions, catalogue: ModelCatalogue): M
       return jsonReply(200, formatFor(headers).render([...byId.values()], query))
     },
     get: async ({ headers, params }) => {
-      const model = (await present()).find(Object.values(params).join('/'))
+      const id = Object.values(params).join('/')
+      const model = (await present()).find(id)
       if (!model) throw new Refusal('model_not_found')
-      return jsonReply(200, formatFor(headers).renderOne(model))
+      return jsonReply(200, { ...formatFor(headers).renderOne(model), wires: wiresOf(id) })
     },
   }
 }

@@ -1,8 +1,9 @@
 import { z } from 'zod'
 import { HOP_BY_HOP } from '../egress/hop-by-hop.ts'
 import { type EgressProxy, parseProxyUrl, proxyVariable } from '../egress/proxy-tunnel.ts'
-import { DIALECT_BY_NAME, DIALECT_NAMES, DIALECTS } from './dialects/registry.ts'
+import { DIALECT_NAMES, DIALECTS, WIRES } from './dialects/registry.ts'
 import { READ_MEMBERS } from './dialects/routing-members.ts'
+import { defaultAuth, defaultSpeaks, SERVER_NAMES } from './servers.ts'
 import { PASSED_HEADER, PASSED_QUERY, type PassedKind, passingObjection } from './upstream/passed-names.ts'
 
 /** Headers of one connection, or of the framing of one message: an operator's file must not set them. */
@@ -137,7 +138,23 @@ const provider = z
       .string()
       .regex(/^[a-z0-9][a-z0-9_-]{0,31}$/, 'must be 1 to 32 of a-z, 0-9, _ and -, not starting with _ or -')
       .describe('What the provider is called in logs, in the ledger and in a provider/model prefix.'),
-    dialect: z.enum(DIALECT_NAMES).describe('Which API the provider speaks.'),
+    dialect: z.enum(DIALECT_NAMES).describe('Whose key, headers and list of models the provider has.'),
+    speaks: z
+      .array(z.enum(WIRES))
+      .min(1)
+      .refine((wires) => new Set(wires).size === wires.length, 'names one twice')
+      .optional()
+      .describe(
+        'The APIs that the provider answers: chat (Chat Completions), responses (OpenAI Responses), messages ' +
+          '(Anthropic Messages). Default: chat and responses for openai, messages for anthropic, or as `server` says.',
+      ),
+    server: z
+      .enum(SERVER_NAMES)
+      .optional()
+      .describe(
+        'Which server it is that speaks the API of OpenAI: how it takes its key, and which APIs it answers ' +
+          '(docs/providers.md#servers). Default openai.',
+      ),
     base_url: baseUrl,
     proxy: proxySetting,
     api_key: apiKey
@@ -204,7 +221,15 @@ const provider = z
       'How long the provider may be silent between two pieces of its answer, events that only say that it lives included.',
     ),
   })
-  .transform(({ auth, ...rest }) => ({ ...rest, auth: auth ?? DIALECT_BY_NAME[rest.dialect].key.auth }))
+  .refine(({ dialect, server }) => server === undefined || dialect === 'openai', {
+    path: ['server'],
+    message: 'is for dialect: openai alone; leave it out',
+  })
+  .transform(({ auth, speaks, ...rest }) => ({
+    ...rest,
+    auth: auth ?? defaultAuth(rest),
+    speaks: speaks ?? defaultSpeaks(rest),
+  }))
 
 /** The options of the `llm` plugin file. Does NOT check that a base URL answers, or takes a key. */
 export const llmOptions = z

@@ -167,13 +167,21 @@ const MODELS: RouteDoc = {
   reasons: KNOWN_CALLER_REASONS,
 }
 
+const reach = z.enum(['direct', 'none'])
+const wires = z
+  .strictObject({ chat: reach, responses: reach, messages: reach })
+  .meta({ id: 'ModelWires', description: 'The APIs by which a call reaches the model.' })
+
 const MODEL: RouteDoc = {
   name: 'getModel',
   summary: 'Shows one of the models that calls would reach.',
   caller: 'principal',
   headers: LIST_HEADERS,
   answers: {
-    200: { description: 'The model.', content: [{ schema: z.union([openaiModel, anthropicModel]) }] },
+    200: {
+      description: 'The model.',
+      content: [{ schema: z.union([openaiModel.extend({ wires }), anthropicModel.extend({ wires })]) }],
+    },
   },
   reasons: [...KNOWN_CALLER_REASONS, 'model_not_found'],
 }

@@ -4,10 +4,10 @@ import { foldedName, type JsonBody, JudgedNames } from '../../plugins/json-body/
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { escapeHidden } from '../visible.ts'
-import type { DialectName, LlmEndpoint } from './dialects/registry.ts'
+import type { ApiWire, DialectName, LlmEndpoint } from './dialects/registry.ts'
 import { READ_MEMBERS, ROUTING_MEMBERS } from './dialects/routing-members.ts'
 import type { LlmOptions, LlmProvider } from './options.ts'
-import { connectionTo, type ProviderConnection } from './upstream/provider.ts'
+import { connectionsTo, type ProviderConnection, type ProviderConnections } from './upstream/provider.ts'
 
 export interface LlmTarget {
   readonly endpoint: LlmEndpoint
@@ -105,9 +105,9 @@ export function llmMembers(options: LlmOptions): Plugin<Arrival & JsonBody & { t
   return {
     name: 'llm_members',
     admit: (body) => {
-      const { model, dialect } = body.target
+      const { model, endpoint } = body.target
       for (const provider of find(model)) {
-        if (provider.dialect !== dialect) continue
+        if (!speaks(provider, endpoint)) continue
         const member = rules.get(provider)?.(body) ?? null
         if (member !== null) throw memberRefusal(member, provider)
       }
@@ -212,11 +212,22 @@ export interface ProviderTarget extends ProviderConnection {
 }
 
 /** Finds the providers of a model, in the order to try. Never gives an empty list. */
-export type ProviderRouting = (model: string | null, dialect: DialectName) => readonly ProviderTarget[]
+export type ProviderRouting = (model: string | null, endpoint: SpokenEndpoint) => readonly ProviderTarget[]
+
+export type SpokenEndpoint = Pick<LlmEndpoint, 'dialect' | 'wire'>
+
+/** Tells if a provider answers an endpoint in the API's own words. */
+export const speaks = (provider: Pick<LlmProvider, 'dialect' | 'speaks'>, asked: SpokenEndpoint): boolean =>
+  asked.wire === undefined ? provider.dialect === asked.dialect : provider.speaks.includes(asked.wire)
+
+/** A provider with the connections that it may be asked by, before it is known in which dialect. */
+interface FoundProvider extends Pick<ProviderTarget, 'provider' | 'model'> {
+  readonly connections: ProviderConnections
+}
 
 interface PreparedProvider {
   readonly provider: LlmProvider
-  readonly connection: ProviderConnection
+  readonly connections: ProviderConnections
   readonly aliases: ReadonlyMap<string, string>
   readonly matches: (model: string) => boolean
 }
@@ -229,12 +240,16 @@ interface PreparedProvider {
  */
 export function providerRouting(options: LlmOptions): ProviderRouting {
   const find = targetsOf(options)
-  return (model, dialect) => {
-    const targets = find(model)
-    if (targets.length === 0) throw unknownModel(model)
-    const spoken = targets.filter((target) => target.provider.dialect === dialect)
-    if (spoken.length === 0) throw untranslatedRefusal(model, targets, dialect)
-    return spoken
+  return (model, endpoint) => {
+    const found = find(model)
+    if (found.length === 0) throw unknownModel(model)
+    const spoken = found.filter(({ provider }) => speaks(provider, endpoint))
+    if (spoken.length === 0) throw untranslatedRefusal(model, found, endpoint)
+    return spoken.map(({ provider, model: asked, connections }) => ({
+      provider,
+      model: asked,
+      ...connections[endpoint.dialect],
+    }))
   }
 }
 
@@ -244,11 +259,13 @@ export function providersOf(options: LlmOptions): (model: string | null) => read
   return (model) => find(model).map(({ provider }) => provider)
 }
 
-function targetsOf(options: LlmOptions): (model: string | null) => readonly ProviderTarget[] {
+function targetsOf(options: LlmOptions): (model: string | null) => readonly FoundProvider[] {
   const served = options.providers.map(prepare)
   const byName = new Map(served.map((one) => [one.provider.name, one]))
   const fallback = options.default_provider === undefined ? undefined : byName.get(options.default_provider)
-  const unnamed = fallback ? [{ provider: fallback.provider, ...fallback.connection, model: null }] : []
+  const unnamed = fallback
+    ? [{ provider: fallback.provider, connections: fallback.connections, model: null }]
+    : []
   return (model) => (model === null ? unnamed : candidates(served, byName, fallback, model))
 }
 
@@ -273,7 +290,7 @@ function prepare(provider: LlmProvider): PreparedProvider {
   const patterns = provider.models.map(compileGlob)
   return {
     provider,
-    connection: connectionTo(provider),
+    connections: connectionsTo(provider),
     // A Map, not the object: a model may be called __proto__.
     aliases: new Map(Object.entries(provider.aliases)),
     matches: (model) => patterns.some((matches) => matches(model)),
@@ -285,7 +302,7 @@ function candidates(
   byName: ReadonlyMap<string, PreparedProvider>,
   fallback: PreparedProvider | undefined,
   model: string,
-): readonly ProviderTarget[] {
+): readonly FoundProvider[] {
   const slash = model.indexOf('/')
   const named = slash < 0 ? undefined : byName.get(model.slice(0, slash))
   if (named) {
@@ -298,9 +315,9 @@ function candidates(
   return chosen.map((one) => target(one, model))
 }
 
-const target = ({ provider, connection, aliases }: PreparedProvider, model: string): ProviderTarget => ({
+const target = ({ provider, connections, aliases }: PreparedProvider, model: string): FoundProvider => ({
   provider,
-  ...connection,
+  connections,
   model: aliases.get(model) ?? model,
 })
 
@@ -313,14 +330,20 @@ const unknownModel = (model: string | null): Refusal =>
     detail: { model },
   })
 
+const WIRE_TITLES: Readonly<Record<ApiWire, string>> = {
+  chat: 'OpenAI Chat Completions',
+  responses: 'OpenAI Responses',
+  messages: 'Anthropic Messages',
+}
+
 function untranslatedRefusal(
   model: string | null,
-  targets: readonly ProviderTarget[],
-  dialect: DialectName,
+  targets: readonly FoundProvider[],
+  { wire, dialect }: SpokenEndpoint,
 ): Refusal {
   const names = targets.map(({ provider }) => provider.name).join(', ')
   return new Refusal('dialect_translation_unavailable', {
-    message: `${model === null ? 'A call without a model' : `The model ${model}`} is served by ${names}, which does not speak the ${dialect} API, and translation is not available yet.`,
+    message: `${model === null ? 'A call without a model' : `The model ${model}`} is served by ${names}, which does not speak ${wire ? WIRE_TITLES[wire] : `the ${dialect} API`}, and translation is not available yet.`,
     detail: { model },
   })
 }

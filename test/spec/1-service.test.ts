@@ -24,7 +24,8 @@ await t.test('§1 a principal with an empty set is denied on every gated endpoin
   const nobody = await gateway.enroll('nobody', [])
   const gated = [
     '/v1/chat/completions', '/v1/llm/chat', '/v1/messages', '/v1/v1/messages', '/v1/messages/count_tokens',
-    '/v1/responses', '/v1/embeddings', '/v1/completions',
+    '/v1/responses', '/v1/responses/input_tokens', '/v1/responses/compact', '/v1/embeddings', '/v1/completions',
+    '/v1/moderations', '/v1/images/generations',
   ] // biome-ignore format: a list of doors
   for (const path of gated) {
     const { status } = await gateway.call(nobody, 'POST', path, { body: CHAT })

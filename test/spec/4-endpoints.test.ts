@@ -178,6 +178,10 @@ await t.test('§4.3 each LLM endpoint reaches its own path at the provider', asy
     '/v1/responses': '/v1/responses',
     '/v1/embeddings': '/v1/embeddings',
     '/v1/completions': '/v1/completions',
+    '/v1/responses/input_tokens': '/v1/responses/input_tokens',
+    '/v1/responses/compact': '/v1/responses/compact',
+    '/v1/moderations': '/v1/moderations',
+    '/v1/images/generations': '/v1/images/generations',
     '/v1/messages?beta=true&key=k': '/v1/messages?beta=true',
     '/v1/messages/count_tokens?beta=true': '/v1/messages/count_tokens?beta=true',
   }

@@ -21,6 +21,9 @@ const provider = z
   .strictObject({
     name: z.string(),
     dialect: z.string(),
+    speaks: z
+      .array(z.enum(['chat', 'responses', 'messages']))
+      .meta({ description: 'The APIs that it answers.' }),
     base_url: z.string(),
     key: z
       .enum(['set', 'missing', 'callers'])

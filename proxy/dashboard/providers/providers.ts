@@ -55,7 +55,7 @@ function factsAbout(one: ProviderView, at: number): readonly (readonly [string, 
   return [
     ['State', stateOf(one, at)],
     ['Key', keyOf(one)],
-    ['API', `${one.dialect}, ${one.base_url}`],
+    ['API', `${one.dialect} (${one.speaks.join(', ')}), ${one.base_url}`],
     [
       'Models',
       one.patterns.length === 0

@@ -7,6 +7,7 @@ const endpoint = (path: string, upstreamPath: string, doc: EndpointDoc): Dialect
   path,
   upstreamPath,
   doc,
+  wire: 'messages',
   errorEvent: (error, requestId) =>
     `event: error\ndata: ${JSON.stringify({ type: 'error', error, request_id: requestId })}\n\n`,
 })

@@ -16,11 +16,16 @@ export interface Dialect<Name extends string = string> {
   readonly outcome: OutcomeNames
 }
 
+/** An API by which a model is talked to: Anthropic Messages, OpenAI Chat Completions, OpenAI Responses. */
+export type ApiWire = 'chat' | 'responses' | 'messages'
+
 export interface DialectEndpoint {
   /** This service's own path, matched exactly on the raw path (docs/threats.md#t17). */
   readonly path: string
   /** Appended to the provider's base_url. */
   readonly upstreamPath: string
+  /** The API that it belongs to. Absent: every provider of the dialect may have it. */
+  readonly wire?: ApiWire
   /** True: a body may leave the model to a stored prompt. Default: it must name one. */
   readonly modelOptional?: true
   /** The member by which a caller begins work to fetch by another request: it is refused if set. */
@@ -86,7 +91,7 @@ export interface ModelListFormat {
   readonly parse: (answer: unknown) => readonly ListedModel[]
   /** Recognises a caller who expects this list. The first dialect's is for all whom none recognises. */
   readonly isExpected: (headers: IncomingHttpHeaders) => boolean
-  readonly renderOne: (model: OfferedModel) => unknown
+  readonly renderOne: (model: OfferedModel) => UnknownRecord
   /** Renders the answer to GET /v1/models. `query`: of the request, for a dialect that has pages. */
   readonly render: (models: readonly OfferedModel[], query?: string) => unknown
 }

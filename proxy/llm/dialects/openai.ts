@@ -48,6 +48,32 @@ const EMBEDDINGS: EndpointDoc = {
   example: { model: 'text-embedding-3-small', input: 'hi' },
 }
 
+const INPUT_TOKENS: EndpointDoc = {
+  name: 'countResponseTokens',
+  summary: 'OpenAI Responses Input Tokens',
+  example: { model, input: 'hi' },
+}
+
+const COMPACT: EndpointDoc = {
+  name: 'compactResponse',
+  summary: 'OpenAI Responses Compact',
+  example: { model, input: 'hi' },
+}
+
+const MODERATIONS: EndpointDoc = {
+  name: 'createModeration',
+  summary: 'OpenAI Moderations',
+  example: { model: 'omni-moderation-latest', input: 'hi' },
+}
+
+const IMAGES: EndpointDoc = {
+  name: 'createImage',
+  summary: 'OpenAI Images',
+  example: { model: 'gpt-image-2', prompt: 'a sallyport' },
+}
+
+const responses = { wire: 'responses', errorEvent: responsesErrorEvent } as const
+
 const modelOf = ({ id, created, provider }: OfferedModel) => ({
   id,
   object: 'model',
@@ -125,21 +151,46 @@ const embeddingUsage: UsageNames = {
   isInputOnly: true,
 }
 
+/** A model that states no tokens is billed by the picture. */
+const imageUsage: UsageNames = {
+  ...usage,
+  items: {
+    list: 'data',
+    event: 'image_generation.completed',
+    member: 'usage',
+    picked: { type: null },
+    tools: { '': 'images' },
+  },
+}
+
 /** The OpenAI API, which most other vendors and local servers speak as well. */
 export const openai: Dialect<'openai'> = {
   name: 'openai',
   endpoints: [
     // xAI's member.
-    { ...endpoint('/v1/chat/completions', '/chat/completions', CHAT), detachedBy: 'deferred' },
-    { ...endpoint('/v1/llm/chat', '/chat/completions', CHAT), detachedBy: 'deferred' },
+    { ...endpoint('/v1/chat/completions', '/chat/completions', CHAT), wire: 'chat', detachedBy: 'deferred' },
+    { ...endpoint('/v1/llm/chat', '/chat/completions', CHAT), wire: 'chat', detachedBy: 'deferred' },
     {
       ...endpoint('/v1/responses', '/responses', RESPONSES),
-      errorEvent: responsesErrorEvent,
+      ...responses,
       modelOptional: true,
       detachedBy: 'background',
     },
+    {
+      ...endpoint('/v1/responses/input_tokens', '/responses/input_tokens', INPUT_TOKENS),
+      ...responses,
+      modelOptional: true,
+      isFree: true,
+    },
+    { ...endpoint('/v1/responses/compact', '/responses/compact', COMPACT), ...responses },
     endpoint('/v1/completions', '/completions', COMPLETIONS),
     { ...endpoint('/v1/embeddings', '/embeddings', EMBEDDINGS), usage: embeddingUsage },
+    { ...endpoint('/v1/moderations', '/moderations', MODERATIONS), modelOptional: true, isFree: true },
+    {
+      ...endpoint('/v1/images/generations', '/images/generations', IMAGES),
+      modelOptional: true,
+      usage: imageUsage,
+    },
   ],
   key: { auth: 'bearer', header: 'x-api-key' },
   headers: {
@@ -164,6 +215,7 @@ export const openai: Dialect<'openai'> = {
   outcome: {
     content: ['choices', 'output', 'data', 'response', 'type'],
     lastEvents: ['response.completed', 'response.failed', 'response.incomplete', 'response.cancelled'],
-    finishes: ['choices.finish_reason', 'usage.prompt_tokens'],
+    // The last two: of embeddings, and of pictures.
+    finishes: ['choices.finish_reason', 'usage.prompt_tokens', 'usage.output_tokens'],
   },
 }

@@ -1,5 +1,5 @@
 import { anthropic } from './anthropic.ts'
-import type { AnswerNames, Dialect, DialectEndpoint } from './dialect.ts'
+import type { AnswerNames, ApiWire, Dialect, DialectEndpoint } from './dialect.ts'
 import { openai } from './openai.ts'
 
 /** Every dialect. The first one's list of models is shown to callers who expect none in particular. */
@@ -13,6 +13,10 @@ export const DIALECT_NAMES = DIALECTS.map(({ name }) => name)
 export const DIALECT_BY_NAME = Object.freeze(
   Object.fromEntries(DIALECTS.map((dialect) => [dialect.name, dialect])),
 ) as Readonly<Record<DialectName, Dialect<DialectName>>>
+
+export type { ApiWire } from './dialect.ts'
+
+export const WIRES = ['chat', 'responses', 'messages'] as const satisfies readonly ApiWire[]
 
 export interface LlmEndpoint extends DialectEndpoint {
   readonly dialect: DialectName

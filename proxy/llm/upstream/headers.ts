@@ -8,6 +8,7 @@ import {
 } from '../../../plugins/secrets/traces.ts'
 import { DIALECT_BY_NAME, DIALECTS } from '../dialects/registry.ts'
 import type { LlmProvider } from '../options.ts'
+import { keyHeaderOf } from '../servers.ts'
 import type { UpstreamHeaders } from './answer.ts'
 import { type IsPassedName, passedNames } from './passed-names.ts'
 
@@ -81,7 +82,8 @@ export interface FixedHeaders {
 /** A shorter key may be a word that models use: `lm-studio`, `sk-no-key-required`. Characters. */
 const MIN_KEY = 20
 
-export function fixedHeaders(provider: LlmProvider): FixedHeaders {
+/** `dialect`: that of the request. Default: the provider's own. */
+export function fixedHeaders(provider: LlmProvider, dialect = provider.dialect): FixedHeaders {
   const ours: HeaderMap = {
     host: new URL(provider.base_url).host,
     ...credentials(provider),
@@ -89,7 +91,7 @@ export function fixedHeaders(provider: LlmProvider): FixedHeaders {
     // An answer that is not compressed can be read for its usage as it passes.
     'accept-encoding': 'identity',
   }
-  const defaults = Object.entries(DIALECT_BY_NAME[provider.dialect].headers.defaults).filter(
+  const defaults = Object.entries(DIALECT_BY_NAME[dialect].headers.defaults).filter(
     ([name]) => !(name in ours),
   )
   return {
@@ -286,7 +288,7 @@ function credentials(provider: LlmProvider): HeaderMap {
   if (provider.auth === 'passthrough' || provider.api_key === '') return {}
   return provider.auth === 'bearer'
     ? { authorization: `Bearer ${provider.api_key}` }
-    : { [DIALECT_BY_NAME[provider.dialect].key.header]: provider.api_key }
+    : { [keyHeaderOf(provider)]: provider.api_key }
 }
 
 function callerCredentials(caller: IncomingHttpHeaders): Record<string, string> {

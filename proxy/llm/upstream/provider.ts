@@ -1,4 +1,4 @@
-import { DIALECT_BY_NAME } from '../dialects/registry.ts'
+import { DIALECT_BY_NAME, type DialectName } from '../dialects/registry.ts'
 import type { LlmProvider } from '../options.ts'
 import type { UpstreamTimeouts } from './answer.ts'
 import { type FixedHeaders, fixedHeaders } from './headers.ts'
@@ -11,11 +11,19 @@ export interface ProviderConnection {
   readonly query: ReadonlySet<string>
 }
 
-export function connectionTo(provider: LlmProvider): ProviderConnection {
-  const { endpoints, query } = DIALECT_BY_NAME[provider.dialect]
+/** One for each dialect: a provider may speak another one's API as well. */
+export type ProviderConnections = Readonly<Record<DialectName, ProviderConnection>>
+
+export const connectionsTo = (provider: LlmProvider): ProviderConnections => ({
+  openai: connectionTo(provider, 'openai'),
+  anthropic: connectionTo(provider, 'anthropic'),
+})
+
+function connectionTo(provider: LlmProvider, dialect: DialectName): ProviderConnection {
+  const { endpoints, query } = DIALECT_BY_NAME[dialect]
   return {
     timeouts: timeoutsOf(provider),
-    headers: fixedHeaders(provider),
+    headers: fixedHeaders(provider, dialect),
     query: new Set([...query, ...provider.pass_query]),
     urls: new Map(endpoints.map(({ upstreamPath: path }) => [path, urlAtProvider(provider, path)])),
   }

@@ -112,7 +112,7 @@ await t.test('a part of the vendors’ APIs that is not served says so', async (
     ['DELETE', '/v1/responses/resp_1'],
     ['POST', '/v1/responses/resp_1/cancel'],
     ['GET', '/v1/responses/resp_1/input_items'],
-    ['POST', '/v1/responses/compact'],
+    ['POST', '/v1/responses/resp_1/compact'],
     ['GET', '/v1/chat/completions/chatcmpl_1'],
     ['POST', '/v1/conversations'],
     ['POST', '/v1/messages/batches'],
@@ -121,7 +121,7 @@ await t.test('a part of the vendors’ APIs that is not served says so', async (
     ['POST', '/v1/files'],
     ['GET', '/v1/files/f_1/content'],
     ['POST', '/v1/fine_tuning/jobs'],
-    ['POST', '/v1/images/generations'],
+    ['POST', '/v1/images/edits'],
     ['GET', '/v1/realtime'],
     ['POST', '/batches'],
   ] as const) {
@@ -129,6 +129,8 @@ await t.test('a part of the vendors’ APIs that is not served says so', async (
     t.match({ status, json }, { status: 404, json: { reason: 'not_found' } }, path)
     t.match(json.message, 'does not serve this part', path)
   }
+  for (const path of ['/images/generations', '/moderations', '/responses/compact'])
+    t.match((await gateway.call(bot, 'POST', path)).json.message, 'Append /v1', path)
   for (const path of ['/v1/filesystem', '/v1/nothing', '/files2'])
     t.notMatch((await gateway.call(bot, 'GET', path)).json.message, 'does not serve this part')
   t.equal(gateway.upstream.seen.length, 0)

@@ -67,6 +67,10 @@ for (const [path, upstreamPath, file] of [
   ['/v1/responses', '/v1/responses', openai],
   ['/v1/embeddings', '/v1/embeddings', openai],
   ['/v1/completions', '/v1/completions', openai],
+  ['/v1/responses/input_tokens', '/v1/responses/input_tokens', openai],
+  ['/v1/responses/compact', '/v1/responses/compact', openai],
+  ['/v1/moderations', '/v1/moderations', openai],
+  ['/v1/images/generations', '/v1/images/generations', openai],
   ['/v1/messages', '/v1/messages', anthropic],
   ['/v1/v1/messages', '/v1/messages', anthropic],
   ['/v1/messages/count_tokens', '/v1/messages/count_tokens', anthropic],
@@ -941,6 +945,32 @@ await t.test(
       {},
       'a quarrel about our key says nothing to callers',
     )
+  },
+)
+
+await t.test(
+  'a server of OpenAI’s dialect that speaks Messages gets them as they came, with its own key',
+  async (t) => {
+    const { url, seen } = await rawUpstream(t, ok)
+    const file = [openai(url, { server: 'vllm', models: ['qwen*'] })]
+    const body = ' {"model":"qwen3",  "messages":[], "max_tokens":1.0}'
+    await handle(file, { path: '/v1/messages', query: 'beta=true', body, headers: { 'anthropic-beta': 'b' } })
+    t.equal(seen[0]?.body.toString(), body)
+    t.match(seen[0]?.head, /^POST \/v1\/messages\?beta=true HTTP/)
+    t.match(seen[0]?.head, /authorization: Bearer sk-up-1\r\n/)
+    t.match(seen[0]?.head, /anthropic-version: 2023-06-01\r\n/)
+    await handle(file, { body: { model: 'qwen3' } })
+    t.notMatch(seen[1]?.head, /anthropic-version/)
+    for (const [more, path] of [
+      [{ speaks: ['messages'] }, '/v1/chat/completions'],
+      [{ speaks: ['chat'] }, '/v1/responses'],
+      [{ server: 'gemini' }, '/v1/responses/compact'],
+      [{}, '/v1/messages/count_tokens'],
+    ] as const) {
+      const { reason } = await refusal([openai(url, { models: ['*'], ...more })], { path, body: CHAT })
+      t.equal(reason, 'dialect_translation_unavailable', path)
+    }
+    t.equal(seen.length, 2)
   },
 )
 

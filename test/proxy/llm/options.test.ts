@@ -29,6 +29,7 @@ await t.test('§8 the file of the wire contract is accepted, with its defaults',
     connect_timeout_ms: 5000,
     first_byte_timeout_ms: 600_000,
     idle_timeout_ms: 600_000,
+    speaks: ['chat', 'responses'],
   })
   t.equal(file.providers[1]?.auth, 'passthrough')
   t.equal(
@@ -151,4 +152,20 @@ await t.test('a base URL is joined as one, however it ends and is spelled', asyn
       expected,
     )
   }
+})
+
+await t.test('the server of a provider and its APIs are checked, each in a sentence', (t) => {
+  for (const [more, wanted] of [
+    [{ server: 'vllm', dialect: 'anthropic' }, 'server: is for dialect: openai alone'],
+    [{ speaks: [] }, 'speaks'],
+    [{ speaks: ['chat', 'chat'] }, 'names one twice'],
+    [{ speaks: ['gemini'] }, 'speaks'],
+  ] as const)
+    t.match(problems({ providers: [{ ...provider, ...more }] }), wanted)
+  const parsed = (more: object) => llmOptions.parse({ providers: [{ ...provider, ...more }] }).providers[0]
+  t.match(parsed({ server: 'azure' }), { auth: 'api_key', speaks: ['chat', 'responses'] })
+  t.match(parsed({ server: 'azure', auth: 'bearer' }), { auth: 'bearer' })
+  t.match(parsed({ server: 'gemini' }), { auth: 'bearer', speaks: ['chat'] })
+  t.match(parsed({ server: 'ollama', speaks: ['chat'] }), { speaks: ['chat'] })
+  t.end()
 })

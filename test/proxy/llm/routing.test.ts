@@ -13,7 +13,9 @@ const two = options([
 ])
 
 const found = (file: LlmOptions, model: string | null, dialect: DialectName = 'openai') =>
-  providerRouting(file)(model, dialect).map((target) => `${target.provider.name}:${target.model}`)
+  providerRouting(file)(model, { dialect, wire: dialect === 'openai' ? 'chat' : 'messages' }).map(
+    (target) => `${target.provider.name}:${target.model}`,
+  )
 
 await t.test('§3 a model goes to the providers whose patterns match, in the order of the file', async (t) => {
   t.strictSame(found(two, 'gpt-4o'), ['openai:gpt-4o', 'spare:gpt-4o'])
