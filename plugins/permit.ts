@@ -5,7 +5,7 @@ import type { CapabilityDemand, Principal } from './facts.ts'
  * The permission behind every request that leaves for a provider, an MCP server or the public internet. Each
  * kind is made in exactly one place (`test/layers.test.ts` looks), so an unjudged call does not compile.
  */
-export type Permit = CallPermit | OperatorPermit | CatalogPermit
+export type Permit = CallPermit | OperatorPermit | CatalogPermit | CredentialPermit
 
 declare const permitted: unique symbol
 
@@ -33,5 +33,10 @@ export interface OperatorPermit extends PermitBase<'reading'> {
  * The gateway's own reading of a provider's list of models. Only `proxy/tasks/refresh-models.ts` makes one.
  */
 export interface CatalogPermit extends PermitBase<'catalogue'> {
+  readonly provider: string
+}
+
+/** The fetching of a provider's key. Only `proxy/llm/credentials/sources.ts` makes one. */
+export interface CredentialPermit extends PermitBase<'credential'> {
   readonly provider: string
 }

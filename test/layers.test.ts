@@ -265,6 +265,7 @@ const PERMIT_MAKERS: Readonly<Record<string, string>> = {
   CallPermit: 'plugins/capability.ts',
   OperatorPermit: 'proxy/mcp/pinning/inspect.ts',
   CatalogPermit: 'proxy/tasks/refresh-models.ts',
+  CredentialPermit: 'proxy/llm/credentials/sources.ts',
 }
 
 await t.test('each kind of permit is made in one place, and no other file claims to have one', async (t) => {

@@ -74,6 +74,6 @@ export class ModelList {
   }
 }
 
-/** Tells if a provider's list can be read: with its own key, never with one caller's. */
+/** Tells if a provider's list can be read: with its own key, never with one caller's. Vertex has none. */
 export const isModelListReadable = (provider: LlmProvider): boolean =>
-  provider.auth !== 'passthrough' && hasCredentials(provider, {})
+  provider.auth !== 'passthrough' && provider.api !== 'vertex' && hasCredentials(provider, {})

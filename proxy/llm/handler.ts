@@ -12,6 +12,7 @@ import {
 } from '../../plugins/secrets/traces.ts'
 import type { CallReport, Reply } from '../http/reply.ts'
 import { isRequestedModel, type ModelMismatches } from './answered-models.ts'
+import { CredentialError, type ProviderKeys } from './credentials/provider-keys.ts'
 import { answerTap } from './dialects/answer-tap.ts'
 import type { ProviderUsage } from './dialects/stated-usage.ts'
 import { type AnswerReading, readDocument } from './dialects/statements.ts'
@@ -57,6 +58,7 @@ import {
 } from './upstream/headers.ts'
 import type { IdempotencyKeys } from './upstream/idempotency-keys.ts'
 import { withQuery } from './upstream/provider.ts'
+import { vertexRequest } from './upstream/vertex.ts'
 import { providerSecretTraces, readProviderWords } from './upstream/words.ts'
 
 /** Bytes. The end of an answer so far: as much as shows an event that was cut in half. */
@@ -66,6 +68,7 @@ export type LlmFacts = Arrival & Pick<JsonBody, 'body' | 'spans'> & { granted: C
 
 export interface LlmServices {
   readonly upstream: LlmUpstream
+  readonly providerKeys: Pick<ProviderKeys, 'headers' | 'refused' | 'traces'>
   readonly idempotencyKeys: IdempotencyKeys
   /** The name of the gateways on this database in `CDN-Loop` (RFC 8586): a token that nobody can guess. */
   readonly loopToken: string
@@ -84,7 +87,15 @@ interface LlmDependencies extends LlmServices {
  */
 export function llmHandler(options: LlmOptions, services: LlmServices): (facts: LlmFacts) => Promise<Reply> {
   const targetsOf = providerRouting(options)
-  const means = { ...services, secrets: providerSecretTraces(options) }
+  const fixed = providerSecretTraces(options)
+  const fetching = options.providers.filter(({ credentials }) => credentials !== undefined)
+  const means: LlmDependencies = {
+    ...services,
+    // Those that are fetched change.
+    get secrets() {
+      return fetching.length === 0 ? fixed : [...fixed, ...services.providerKeys.traces(fetching)]
+    },
+  }
   return async (facts) => {
     const { model, endpoint } = facts.granted.target
     if (facts.headers[LOOP]?.includes(services.loopToken)) throw new Refusal('loop_detected')
@@ -122,16 +133,22 @@ async function firstAnswer(
       continue
     }
     if (!mayAsk(target)) continue
+    const keyed = target.provider.credentials ? await withKey(target, facts, means) : target
+    if ('failure' in keyed) {
+      last ??= keyed.failure
+      continue
+    }
     asked.push(target)
     const hasNext = () => targets.slice(index + 1).some(mayAsk)
     const askedAt = performance.now()
-    const outcome = await attempt(target, facts, means, hasNext).catch((error: unknown) => {
+    const outcome = await attempt(keyed, facts, means, hasNext).catch((error: unknown) => {
       throw facts.hangup.gone ? goneRefusal(error, target, failed) : error
     })
     const cameAt = performance.now()
     waitedMs += cameAt - askedAt
-    if ('answer' in outcome) return { target, answer: outcome.answer, failed, waitedMs, cameAt }
+    if ('answer' in outcome) return { target: keyed, answer: outcome.answer, failed, waitedMs, cameAt }
     last = outcome.failure
+    if (last.reason === 'provider_auth_failed') means.providerKeys.refused(target.provider)
     failed.push(attemptOf(last))
     if (!outcome.mayTryNext) break
   }
@@ -154,6 +171,20 @@ function goneRefusal(
     report: { attempts, tokens_unknown: 'no_answer' },
     cause,
   })
+}
+
+/** Gives a target the key that its source has now. */
+async function withKey(
+  target: ProviderTarget,
+  { granted }: LlmFacts,
+  { providerKeys }: LlmDependencies,
+): Promise<ProviderTarget | { readonly failure: ProviderFailure }> {
+  try {
+    return { ...target, headers: await providerKeys.headers(target.provider, granted.target.dialect) }
+  } catch (error) {
+    if (!(error instanceof CredentialError)) throw error
+    return { failure: { ...notConfiguredFailure(target.provider), cause: error } }
+  }
 }
 
 /** Tells if a call may go on to another provider: a caller's own key is meant for one origin. */
@@ -218,10 +249,16 @@ function requestTo(
   const key = headers['idempotency-key']
   const ownKey = typeof key === 'string' ? idempotencyKeys(granted.principal, key) : null
   const requested = granted.target
-  const url = urlOf(target, requested.endpoint.upstreamPath)
   const { model } = target
-  const parts =
-    model === null || model === requested.model ? [body] : withModel(body, spans.get('model'), model)
+  const path = requested.endpoint.upstreamPath
+  const { url, body: parts } =
+    target.provider.api === 'vertex' && model !== null
+      ? vertexRequest({ base: target.provider.base_url, path, model, call: { body, spans, headers } })
+      : {
+          url: urlOf(target, path),
+          body:
+            model === null || model === requested.model ? [body] : withModel(body, spans.get('model'), model),
+        }
   const length = parts.reduce((sum, part) => sum + part.length, 0)
   return {
     permit: granted,

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { HOP_BY_HOP } from '../egress/hop-by-hop.ts'
 import { type EgressProxy, parseProxyUrl, proxyVariable } from '../egress/proxy-tunnel.ts'
+import { credentialOptions } from './credentials/options.ts'
 import { DIALECT_NAMES, DIALECTS, WIRES } from './dialects/registry.ts'
 import { READ_MEMBERS } from './dialects/routing-members.ts'
 import { defaultAuth, defaultSpeaks, SERVER_NAMES } from './servers.ts'
@@ -155,11 +156,20 @@ const provider = z
         'Which server it is that speaks the API of OpenAI: how it takes its key, and which APIs it answers ' +
           '(docs/providers.md#servers). Default openai.',
       ),
+    api: z
+      .enum(['native', 'vertex'])
+      .default('native')
+      .describe(
+        'vertex: Claude at Google Cloud. The model stands in the URL, and base_url ends with /publishers/anthropic/models. Default native.',
+      ),
     base_url: baseUrl,
     proxy: proxySetting,
     api_key: apiKey
       .default('')
       .describe('The key sent to the provider. Empty: calls are answered 503 provider_not_configured.'),
+    credentials: credentialOptions
+      .optional()
+      .describe('Where a key comes from that expires, or that others write, in place of api_key.'),
     models: z
       .array(model)
       .max(1000)
@@ -221,9 +231,18 @@ const provider = z
       'How long the provider may be silent between two pieces of its answer, events that only say that it lives included.',
     ),
   })
-  .refine(({ dialect, server }) => server === undefined || dialect === 'openai', {
-    path: ['server'],
-    message: 'is for dialect: openai alone; leave it out',
+  .superRefine(({ dialect, server, api, speaks, auth, api_key: key, credentials }, context) => {
+    const refuse = (path: string, message: string) =>
+      context.addIssue({ code: 'custom', path: [path], message })
+    if (server !== undefined && dialect !== 'openai')
+      refuse('server', 'is for dialect: openai alone; leave it out')
+    if (api === 'vertex' && dialect !== 'anthropic') refuse('api', 'vertex is for dialect: anthropic alone')
+    if (api === 'vertex' && speaks?.some((wire) => wire !== 'messages'))
+      refuse('speaks', 'is messages alone with api: vertex')
+    if (credentials === undefined) return
+    if (key !== '') refuse('credentials', 'stand next to api_key; leave one of them out')
+    if (auth === 'passthrough')
+      refuse('credentials', 'are never sent with auth: passthrough; leave one of them out')
   })
   .transform(({ auth, speaks, ...rest }) => ({
     ...rest,

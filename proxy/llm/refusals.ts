@@ -101,13 +101,15 @@ function proxyMessage({ reason, provider, cause }: ProviderFailure): string | un
 }
 
 /** Names the variable that would give a provider its key, never a value. */
-const missingKeyMessage = ({
-  reason,
-  provider: { name, keyVariable },
-}: ProviderFailure): string | undefined =>
-  reason === 'provider_not_configured' && keyVariable !== undefined
-    ? `The provider ${name} has no key: set ${keyVariable} in the environment of the gateway, and restart it.`
-    : undefined
+function missingKeyMessage({ reason, provider }: ProviderFailure): string | undefined {
+  const { name, keyVariable, credentials } = provider
+  if (reason !== 'provider_not_configured') return undefined
+  if (credentials)
+    return `The key of the provider ${name} could not be fetched. Try again in a moment, or tell the operator.`
+  return keyVariable === undefined
+    ? undefined
+    : `The provider ${name} has no key: set ${keyVariable} in the environment of the gateway, and restart it.`
+}
 
 const kindOf = ({ reason, status }: ProviderFailure): ProviderErrorFields =>
   reason === 'provider_refused' ? { type: KINDS[status ?? 0] ?? 'invalid_request_error' } : {}

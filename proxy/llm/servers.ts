@@ -1,3 +1,4 @@
+import type { CredentialOptions } from './credentials/options.ts'
 import { type ApiWire, DIALECT_BY_NAME, type DialectName } from './dialects/registry.ts'
 
 interface ServerPreset {
@@ -26,15 +27,22 @@ export const SERVER_NAMES = Object.keys(SERVERS) as readonly ServerName[]
 interface WrittenProvider {
   readonly dialect: DialectName
   readonly server?: ServerName | undefined
+  readonly api: string
+  readonly credentials?: CredentialOptions | undefined
 }
 
-const presetOf = ({ server }: WrittenProvider): ServerPreset | undefined => server && SERVERS[server]
+const presetOf = ({ server }: Pick<WrittenProvider, 'server'>): ServerPreset | undefined =>
+  server && SERVERS[server]
 
-export const keyHeaderOf = (provider: WrittenProvider): string =>
+export const keyHeaderOf = (provider: Pick<WrittenProvider, 'dialect' | 'server'>): string =>
   presetOf(provider)?.keyHeader ?? DIALECT_BY_NAME[provider.dialect].key.header
 
-export const defaultAuth = (provider: WrittenProvider): 'api_key' | 'bearer' =>
-  presetOf(provider)?.auth ?? DIALECT_BY_NAME[provider.dialect].key.auth
+export function defaultAuth(provider: WrittenProvider): 'api_key' | 'bearer' {
+  const { dialect, api, credentials } = provider
+  // Tokens of clouds are no keys.
+  if (api === 'vertex' || (credentials && credentials.kind !== 'file')) return 'bearer'
+  return presetOf(provider)?.auth ?? DIALECT_BY_NAME[dialect].key.auth
+}
 
 export const defaultSpeaks = (provider: WrittenProvider): readonly ApiWire[] =>
   provider.dialect === 'anthropic' ? ['messages'] : (presetOf(provider) ?? SERVERS.openai).speaks

@@ -4,6 +4,7 @@ import { messageOf } from '../../db/support/error-message.ts'
 import { OWN_AUTHORITY } from '../../plugins/call-authority.ts'
 import type { CatalogPermit } from '../../plugins/permit.ts'
 import { isModelListReadable, type ModelCatalogue } from '../llm/catalogue.ts'
+import type { ProviderKeys } from '../llm/credentials/provider-keys.ts'
 import type { LlmOptions, LlmProvider } from '../llm/options.ts'
 import type { LlmUpstream } from '../llm/upstream/client.ts'
 import { ModelListRefusal, type ModelListRequest, readModelList } from '../llm/upstream/model-list.ts'
@@ -13,6 +14,7 @@ import { type RoundsTask, rounds } from './rounds.ts'
 interface ModelRefreshDependencies {
   readonly catalogue: ModelCatalogue
   readonly upstream: LlmUpstream
+  readonly providerKeys: Pick<ProviderKeys, 'headers'>
   readonly providers: () => readonly LlmProvider[]
   readonly clock: () => number
   readonly log: Logger
@@ -90,13 +92,13 @@ class ModelRefresher {
 
   /** Reads one list into the catalogue. Never rejects. */
   async read(one: RefreshedProvider, stopping: AbortSignal): Promise<void> {
-    const { upstream, providers } = this.#sources
+    const { upstream, providerKeys, providers } = this.#sources
     const { provider } = one
     // A reload may have taken it away while it waited for its turn.
     if (!providers().includes(provider)) return
     const signal = AbortSignal.any([stopping, AbortSignal.timeout(MAX_READ_MS)])
     try {
-      const models = await readModels({ provider, upstream, signal })
+      const models = await readModels({ provider, upstream, providerKeys, signal })
       this.#sources.catalogue.of(one.provider).keep(models)
       this.#succeeded(one)
     } catch (error) {
@@ -144,12 +146,17 @@ export interface ProviderTrial {
   readonly problem: string | null
 }
 
+const NO_KEY = 'The gateway has no key of its own for this provider.'
+const NO_LIST = 'Google Cloud has no list of these models to ask for.'
+
+type TrialDependencies = Pick<ModelRefreshDependencies, 'catalogue' | 'upstream' | 'providerKeys' | 'clock'>
+
 /** Asks providers for their lists, each at most once in five seconds: until then the answer is the last one. */
 export class ProviderTrials {
-  readonly #sources: Pick<ModelRefreshDependencies, 'catalogue' | 'upstream' | 'clock'>
+  readonly #sources: TrialDependencies
   readonly #recent = new Map<string, { readonly at: number; readonly trial: Promise<ProviderTrial> }>()
 
-  constructor(sources: Pick<ModelRefreshDependencies, 'catalogue' | 'upstream' | 'clock'>) {
+  constructor(sources: TrialDependencies) {
     this.#sources = sources
   }
 
@@ -170,8 +177,8 @@ export class ProviderTrials {
 
   async #read(options: LlmOptions, provider: LlmProvider, at: number): Promise<ProviderTrial> {
     if (!isModelListReadable(provider))
-      return { at, ms: 0, models: null, problem: 'The gateway has no key of its own for this provider.' }
-    const { catalogue, upstream } = this.#sources
+      return { at, ms: 0, models: null, problem: provider.api === 'vertex' ? NO_LIST : NO_KEY }
+    const { catalogue, upstream, providerKeys } = this.#sources
     const began = performance.now()
     const done = (models: number | null, problem: string | null): ProviderTrial => ({
       ...{ at, ms: Math.round(performance.now() - began), models, problem },
@@ -179,7 +186,7 @@ export class ProviderTrials {
     const secrets = providerSecretTraces(options)
     try {
       const signal = AbortSignal.timeout(MAX_READ_MS)
-      const models = await readModels({ provider, upstream, signal, secrets })
+      const models = await readModels({ provider, upstream, providerKeys, signal, secrets })
       catalogue.of(provider).keep(models)
       return done(models.length, null)
     } catch (error) {

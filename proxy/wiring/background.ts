@@ -83,10 +83,13 @@ function mcpRefreshTask(
 }
 
 const modelRefreshTask = (
-  { catalogue, upstream, clock, logs }: GatewayServices,
+  { catalogue, upstream, providerKeys, clock, logs }: GatewayServices,
   inForce: () => Configuration,
 ): RoundsTask =>
-  refreshModels({ catalogue, upstream, providers: () => inForce().llm.providers, clock, log: logs.log })
+  refreshModels({
+    ...{ catalogue, upstream, providerKeys, clock, log: logs.log },
+    providers: () => inForce().llm.providers,
+  })
 
 const anchorTask = (
   { dataDirectory, ledger, metrics, clock, logs }: GatewayServices,

@@ -408,6 +408,7 @@ async function shutdown(options: ShutdownOptions): Promise<void> {
   // The last rows too: all of them are sealed at rest.
   if (dataDirectory.database.leads(SEAL_TASK)) await services.sealer.seal().catch(logWriteFailure(logs.log))
   await stopChecks()
+  services.providerKeys.close()
   upstream.close()
   await mcp.close()
   await dataDirectory.close()

@@ -37,7 +37,7 @@ function keylessProviderSteps(gateway: Gateway): string[] {
   const { llm, files } = gateway.configuration()
   const file = files.find(({ plugin }) => plugin === 'llm')?.file
   return llm.providers
-    .filter(({ api_key: key, auth }) => key === '' && auth !== 'passthrough')
+    .filter(({ api_key: key, auth, credentials }) => key === '' && auth !== 'passthrough' && !credentials)
     .map(({ name, keyVariable: variable = `its api_key in ${file}` }) => {
       return `no key for ${name}: set ${variable} and start again; until then calls of its models are answered 503`
     })

@@ -42,6 +42,7 @@ import { OpenListeners } from '../http/listeners.ts'
 import { MemoryBudget, type MemoryLimits, RequestDrain } from '../http/open-calls.ts'
 import { ModelMismatches } from '../llm/answered-models.ts'
 import { ModelCatalogue } from '../llm/catalogue.ts'
+import { ProviderKeys } from '../llm/credentials/provider-keys.ts'
 import { openUpstream } from '../llm/upstream/client.ts'
 import { idempotencyKeys } from '../llm/upstream/idempotency-keys.ts'
 import { ParkedCalls } from '../mcp/handlers/parked-calls.ts'
@@ -208,6 +209,7 @@ export async function openServices(
   const followAuthority = (): Promise<void> => oneAtATime.run('authority', follow)
   followOnChanges(database.notices, followAuthority, (error) => logs.log.error({ err: error }, UNFOLLOWED))
   const upstream = openUpstream({ names: new HostNameCache({ servers: nameServers }) })
+  const providerKeys = new ProviderKeys({ upstream, clock, log: logs.log })
   const catalogue = new ModelCatalogue()
   return {
     dataDirectory,
@@ -268,6 +270,8 @@ export async function openServices(
     },
     /** The connections to LLM providers. */
     upstream,
+    /** The keys of providers that expire, or that others write. */
+    providerKeys,
     /** The name servers, `address` or `address:port`; undefined: the machine's. */
     nameServers,
     /** The look-up of the identity provider's names, whichever configuration is in force. */
@@ -280,7 +284,7 @@ export async function openServices(
     /** Lists of models, as the providers last gave them. */
     catalogue,
     /** Asks providers for them, for operators. */
-    trials: new ProviderTrials({ catalogue, upstream, clock }),
+    trials: new ProviderTrials({ catalogue, upstream, providerKeys, clock }),
     /** The instant of the start. ms since the epoch. */
     startedAt: clock(),
     /** The calls at MCP servers that wait for an answer of their callers of the stateless era. */

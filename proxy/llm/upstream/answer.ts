@@ -2,7 +2,7 @@ import { Readable } from 'node:stream'
 import { HostNameError } from '../../../db/host-names/host-name-error.ts'
 import type { HangupSignal } from '../../../plugins/arrival.ts'
 import { collectBytes } from '../../../plugins/collect.ts'
-import type { CallPermit, CatalogPermit } from '../../../plugins/permit.ts'
+import type { CallPermit, CatalogPermit, CredentialPermit } from '../../../plugins/permit.ts'
 import type { MemoryReservation } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { connectionCause } from '../../egress/error-words.ts'
@@ -21,7 +21,7 @@ export interface UpstreamTimeouts {
 
 export interface UpstreamRequest {
   /** Allows it: of a granted call, or of the gateway's own reading. */
-  readonly permit: CallPermit | CatalogPermit
+  readonly permit: CallPermit | CatalogPermit | CredentialPermit
   /** No other method: the library rewrites the framing of DELETE and OPTIONS (docs/threats.md#t1). */
   readonly method: 'GET' | 'POST'
   readonly url: URL

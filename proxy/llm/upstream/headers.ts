@@ -91,13 +91,16 @@ export function fixedHeaders(provider: LlmProvider, dialect = provider.dialect):
     // An answer that is not compressed can be read for its usage as it passes.
     'accept-encoding': 'identity',
   }
-  const defaults = Object.entries(DIALECT_BY_NAME[dialect].headers.defaults).filter(
-    ([name]) => !(name in ours),
+  const { headers } = DIALECT_BY_NAME[dialect]
+  // There they stand in the body.
+  const left = provider.api === 'vertex' ? headers.request : []
+  const defaults = Object.entries(headers.defaults).filter(
+    ([name]) => !(name in ours) && !left.includes(name),
   )
   return {
     list: Object.entries(ours).flat(),
     defaults,
-    names: new Set([...Object.keys(ours), ...defaults.map(([name]) => name)]),
+    names: new Set([...Object.keys(ours), ...defaults.map(([name]) => name), ...left]),
     passthrough: provider.auth === 'passthrough',
     callerKey: usesCallerKey(provider),
     traces: secretTraces(credentialsIn(provider, MIN_KEY)),
@@ -169,9 +172,12 @@ const IDEMPOTENCY = 'idempotency-key'
 
 const maySee = (name: string): boolean => REQUEST_NAMES.has(name) || name.startsWith(REQUEST_PREFIX)
 
-/** Tells if a request to `provider` would carry any credentials: ours or, if passed through, the caller's. */
+/**
+ * Tells if a request to `provider` would carry any credentials: ours or, if passed through, the caller's. Does
+ * NOT tell if those that are fetched can be.
+ */
 export function hasCredentials(provider: LlmProvider, caller: IncomingHttpHeaders): boolean {
-  if (provider.auth !== 'passthrough' && provider.api_key !== '') return true
+  if (provider.credentials || (provider.auth !== 'passthrough' && provider.api_key !== '')) return true
   const passed = provider.auth === 'passthrough' ? callerCredentials(caller) : {}
   return Object.keys({ ...passed, ...lowerCased(provider.headers) }).some((name) =>
     CREDENTIAL_NAMES.has(name),

@@ -3,6 +3,7 @@ import { hangupFromSignal } from '../../../plugins/call-authority.ts'
 import type { CatalogPermit } from '../../../plugins/permit.ts'
 import { quotesSecretSteps, type SecretTraces } from '../../../plugins/secrets/traces.ts'
 import { runInSlices } from '../../../plugins/turns.ts'
+import type { ProviderKeys } from '../credentials/provider-keys.ts'
 import type { ListedModel, ModelListFormat } from '../dialects/dialect.ts'
 import { DIALECT_BY_NAME } from '../dialects/registry.ts'
 import type { LlmProvider } from '../options.ts'
@@ -20,6 +21,7 @@ export interface ModelListRequest {
   readonly permit: CatalogPermit
   readonly provider: LlmProvider
   readonly upstream: LlmUpstream
+  readonly providerKeys: Pick<ProviderKeys, 'headers'>
   readonly signal: AbortSignal
   /** The secrets that no words of the provider may quote. Absent: its words are not read. */
   readonly secrets?: SecretTraces
@@ -72,11 +74,12 @@ const cursorIn = (answer: unknown): string | null =>
   isObject(answer) && answer.has_more === true && typeof answer.last_id === 'string' ? answer.last_id : null
 
 async function readPage(
-  { permit, provider, upstream, signal, secrets }: ModelListRequest,
+  { permit, provider, upstream, providerKeys, signal, secrets }: ModelListRequest,
   path: string,
   limit: number,
 ): Promise<{ readonly answer: unknown; readonly length: number }> {
-  const fixed = fixedHeaders(provider)
+  const { dialect, credentials } = provider
+  const fixed = credentials ? await providerKeys.headers(provider, dialect) : fixedHeaders(provider)
   const answer = await upstream.call({
     permit,
     method: 'GET',
@@ -88,7 +91,9 @@ async function readPage(
     hangup: hangupFromSignal(signal),
   })
   if (answer.status !== 200) {
-    const words = secrets ? await readProviderWords(answer, secrets) : discardAnswer(answer)
+    const words = secrets
+      ? await readProviderWords(answer, [...secrets, ...fixed.credentials])
+      : discardAnswer(answer)
     throw new ModelListRefusal(answer.status, words?.message ?? null)
   }
   const body = await readWholeBody(answer, limit)

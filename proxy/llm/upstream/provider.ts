@@ -24,7 +24,7 @@ function connectionTo(provider: LlmProvider, dialect: DialectName): ProviderConn
   return {
     timeouts: timeoutsOf(provider),
     headers: fixedHeaders(provider, dialect),
-    query: new Set([...query, ...provider.pass_query]),
+    query: new Set([...(provider.api === 'vertex' ? [] : query), ...provider.pass_query]),
     urls: new Map(endpoints.map(({ upstreamPath: path }) => [path, urlAtProvider(provider, path)])),
   }
 }

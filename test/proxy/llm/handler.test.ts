@@ -974,6 +974,69 @@ await t.test(
   },
 )
 
+const VERTEX = '"anthropic_version":"vertex-2023-10-16",'
+for (const [what, body, sent, path, headers] of [
+  [
+    'first',
+    '{"model":"claude-x@1", "max_tokens":1.0}',
+    `{${VERTEX} "max_tokens":1.0}`,
+    'claude-x@1:rawPredict',
+  ],
+  [
+    'last',
+    '{"stream": true , "model" : "claude-x" }',
+    `{${VERTEX}"stream": true  }`,
+    'claude-x:streamRawPredict',
+  ],
+  ['between', ' {"a":[ ],\n"model":"claude-x","b":2}', ` {${VERTEX}"a":[ ],\n"b":2}`, 'claude-x:rawPredict'],
+  ['alone', '{ "model":"claude-x" }', '{"anthropic_version":"vertex-2023-10-16"  }', 'claude-x:rawPredict'],
+  ['with a path in it', '{"model":"claude-../x?","b":2}', `{${VERTEX}"b":2}`, 'claude-..%2Fx%3F:rawPredict'],
+  [
+    'an alias',
+    '{"model":"claude-alias","b":"claude-alias"}',
+    `{${VERTEX}"b":"claude-alias"}`,
+    'claude-dated:rawPredict',
+  ],
+  [
+    'with betas',
+    '{"model":"claude-x","b":2}',
+    `{${VERTEX}"anthropic_beta":["a-1","b-2"],"b":2}`,
+    'claude-x:rawPredict',
+    { 'anthropic-beta': 'a-1, b-2', 'anthropic-version': '2023-06-01' },
+  ],
+  [
+    'with its own version and betas',
+    '{"anthropic_version":"v","anthropic_beta":[],"model":"claude-x","b":2}',
+    '{"anthropic_version":"v","anthropic_beta":[],"b":2}',
+    'claude-x:rawPredict',
+    { 'anthropic-beta': 'a-1' },
+  ],
+] as const) {
+  await t.test(
+    `Claude at Google Cloud has the model in the path, and every other byte stays: ${what}`,
+    async (t) => {
+      const { url, seen } = await rawUpstream(t, ok)
+      const base = `${url}/publishers/anthropic/models`
+      const file = anthropic(base, { api: 'vertex', aliases: { 'claude-alias': 'claude-dated' } })
+      await handle([file], { path: '/v1/messages', query: 'beta=true', body, ...(headers && { headers }) })
+      const [{ head, body: came } = { head: '', body: Buffer.alloc(0) }] = seen
+      t.equal(came.toString(), sent)
+      t.equal(head.split(' ', 2)[1], `/v1/publishers/anthropic/models/${path}`)
+      t.match(head, /authorization: Bearer sk-ant-up-1\r\n/)
+      t.match(head, new RegExp(`content-length: ${came.length}(?:\r\n|$)`))
+      t.notMatch(head, /^anthropic-/m)
+    },
+  )
+}
+
+await t.test('tokens are counted at Google Cloud with the model in the body', async (t) => {
+  const { url, seen } = await rawUpstream(t, ok)
+  const file = anthropic(url, { api: 'vertex', aliases: { 'claude-alias': 'claude-dated' } })
+  await handle([file], { path: '/v1/messages/count_tokens', body: '{"b":2,"model":"claude-alias"}' })
+  t.equal(seen[0]?.body.toString(), `{${VERTEX}"b":2,"model":"claude-dated"}`)
+  t.match(seen[0]?.head, /^POST \/v1\/count-tokens:rawPredict /)
+})
+
 await t.test('a refusal says that the counts are not known if the provider may have worked', async (t) => {
   const slow = { first_byte_timeout_ms: 1 }
   for (const [what, say, more, unknown] of [

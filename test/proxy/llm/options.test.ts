@@ -14,6 +14,7 @@ await t.test('§8 the file of the wire contract is accepted, with its defaults',
   })
   t.strictSame(file.providers[0], {
     ...provider,
+    api: 'native',
     proxy: 'none',
     api_key: '',
     auth: 'bearer',
@@ -154,18 +155,51 @@ await t.test('a base URL is joined as one, however it ends and is spelled', asyn
   }
 })
 
-await t.test('the server of a provider and its APIs are checked, each in a sentence', (t) => {
-  for (const [more, wanted] of [
-    [{ server: 'vllm', dialect: 'anthropic' }, 'server: is for dialect: openai alone'],
-    [{ speaks: [] }, 'speaks'],
-    [{ speaks: ['chat', 'chat'] }, 'names one twice'],
-    [{ speaks: ['gemini'] }, 'speaks'],
-  ] as const)
-    t.match(problems({ providers: [{ ...provider, ...more }] }), wanted)
-  const parsed = (more: object) => llmOptions.parse({ providers: [{ ...provider, ...more }] }).providers[0]
-  t.match(parsed({ server: 'azure' }), { auth: 'api_key', speaks: ['chat', 'responses'] })
-  t.match(parsed({ server: 'azure', auth: 'bearer' }), { auth: 'bearer' })
-  t.match(parsed({ server: 'gemini' }), { auth: 'bearer', speaks: ['chat'] })
-  t.match(parsed({ server: 'ollama', speaks: ['chat'] }), { speaks: ['chat'] })
-  t.end()
-})
+await t.test(
+  'the key of a provider that expires, its server and its APIs are checked, each in a sentence',
+  (t) => {
+    const vertex = { ...provider, dialect: 'anthropic', api: 'vertex' }
+    for (const [more, wanted] of [
+      [{ server: 'vllm', dialect: 'anthropic' }, 'server: is for dialect: openai alone'],
+      [{ api: 'vertex' }, 'api: vertex is for dialect: anthropic alone'],
+      [{ api: 'vertex', dialect: 'anthropic', speaks: ['messages', 'chat'] }, 'speaks: is messages alone'],
+      [{ speaks: [] }, 'speaks'],
+      [{ speaks: ['chat', 'chat'] }, 'names one twice'],
+      [{ speaks: ['gemini'] }, 'speaks'],
+      [{ credentials: { kind: 'file', path: 'key' } }, 'must be an absolute path'],
+      [
+        { credentials: { kind: 'exec', command: ['gcloud'] } },
+        'must begin with the absolute path of a program',
+      ],
+      [{ credentials: { kind: 'exec', command: [] } }, 'credentials.command'],
+      [{ credentials: { kind: 'exec', command: ['/a'], env: ['A=b'] } }, 'must be the name of a variable'],
+      [{ credentials: { kind: 'sigv4' } }, 'credentials.kind'],
+      [{ credentials: { kind: 'google', key_file: '/k', scope: 'x' } }, 'scope'],
+      ...['http://a.example/t', 'https://u:p@a.example/t', 'https://a.example/t#x', 'ftp://a.example'].map(
+        (url) => [
+          { credentials: { kind: 'oauth2', token_url: url, client_id: 'a', client_secret: 'b' } },
+          'must be an https URL without credentials or fragment',
+        ],
+      ),
+      [{ api_key: 'k', credentials: { kind: 'file', path: '/k' } }, 'stand next to api_key'],
+      [
+        { auth: 'passthrough', credentials: { kind: 'file', path: '/k' } },
+        'never sent with auth: passthrough',
+      ],
+    ] as readonly (readonly [object, string])[])
+      t.match(problems({ providers: [{ ...provider, ...more }] }), wanted)
+    const parsed = (more: object) => llmOptions.parse({ providers: [{ ...provider, ...more }] }).providers[0]
+    t.match(parsed({ server: 'azure' }), {
+      auth: 'api_key',
+      speaks: ['chat', 'responses'],
+    })
+    t.match(parsed({ server: 'azure', auth: 'bearer' }), { auth: 'bearer' })
+    t.match(parsed({ server: 'gemini' }), { auth: 'bearer', speaks: ['chat'] })
+    t.match(parsed({ server: 'ollama', speaks: ['chat'] }), { speaks: ['chat'] })
+    t.match(parsed({ server: 'azure', credentials: { kind: 'file', path: '/k' } }), { auth: 'api_key' })
+    t.match(parsed(vertex), { auth: 'bearer', speaks: ['messages'] })
+    const token = { kind: 'oauth2', token_url: 'https://a.example/t', client_id: 'a', client_secret: 'b' }
+    t.match(parsed({ server: 'azure', credentials: token }), { auth: 'bearer' })
+    t.end()
+  },
+)

@@ -7,7 +7,7 @@ import { modelHandlers } from '../../../proxy/llm/models.ts'
 import { type LlmUpstream, openUpstream } from '../../../proxy/llm/upstream/client.ts'
 import { refreshModels } from '../../../proxy/tasks/refresh-models.ts'
 import type { Json } from '../gateway.ts'
-import { arrival, options, receive } from './facts.ts'
+import { arrival, options, receive, servicesWith } from './facts.ts'
 
 type File = Parameters<typeof options>
 
@@ -44,6 +44,7 @@ export function catalogueStage(t: Test, ...file: File): CatalogueStage {
   const { run, stop } = refreshModels({
     catalogue,
     upstream,
+    providerKeys: servicesWith(upstream).providerKeys,
     providers: () => inForce.providers,
     clock: () => at,
     log: pino(logTo),

@@ -1,10 +1,12 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import { pino } from 'pino'
 import { OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
 import { jsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { CallHangup } from '../../../proxy/http/open-calls.ts'
 import type { Reply } from '../../../proxy/http/reply.ts'
 import { ModelMismatches } from '../../../proxy/llm/answered-models.ts'
+import { ProviderKeys } from '../../../proxy/llm/credentials/provider-keys.ts'
 import { LLM_ENDPOINTS, type LlmEndpoint } from '../../../proxy/llm/dialects/registry.ts'
 import type { LlmFacts, LlmServices } from '../../../proxy/llm/handler.ts'
 import { type LlmOptions, llmOptions } from '../../../proxy/llm/options.ts'
@@ -76,6 +78,7 @@ export const options = (providers: readonly Loose[], more: Loose = {}): LlmOptio
 /** The services of a handler, which outlive its configuration. */
 export const servicesWith = (upstream: LlmUpstream): LlmServices => ({
   upstream,
+  providerKeys: new ProviderKeys({ upstream, clock: Date.now, log: pino({ level: 'silent' }) }),
   idempotencyKeys: idempotencyKeys(Buffer.alloc(32)),
   loopToken: 'sallyport-test',
   modelMismatches: new ModelMismatches(() => {}),
