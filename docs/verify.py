@@ -2002,7 +2002,24 @@ class Trusted:
         self.notes = [note for file in options.checkpoint for note in notes(text_of(file, "replace"))]
         if options.checkpoint and not self.notes:
             raise Malformed("there is no checkpoint in the file that was given")
+        self.since = None  # the checkpoint behind which is verified
+        if options.since:
+            self.since = max(notes(text_of(options.since, "replace")), key=lambda note: note.size, default=None)
+            if not self.since or not self.since.size:
+                raise Malformed(f"{options.since}: there is no checkpoint in it, or one of no rows")
+            self.notes.append(self.since)
         self.stamps = Watch([Authority(file) for file in options.tsa], options.timestamp)
+
+    def since_faults(self, own):
+        """What is wrong with the checkpoint that a verification begins behind. `own`: the log's keys."""
+        if not self.since:
+            return
+        what = f"the kept checkpoint of {self.since.size} rows"
+        if not self.since.is_signed(self.keys or own):
+            yield f"{what} is not signed by {'the key that was given' if self.keys else 'its log'}"
+        for key in self.witnesses:
+            if key.signed(self.since) is False:
+                yield f"{what} is not cosigned by the witness {key.name}"
 
     def anything(self):
         return bool(self.keys or self.witnesses or self.notes or self.stamps.authorities or self.stamps.lost)
@@ -2577,6 +2594,7 @@ class PackSeals(Seals):
             self.read_stamps({note.size for note in stored})
             if not stored or stored[-1].size < self.pack.first + self.pack.rows:
                 raise Malformed("no checkpoint covers the rows")
+            self.problems.extend(self.trusted.since_faults(own))
             self.pack.bound(stored[-1].size)
             for note in stored:
                 if not note.is_signed(own) and not note.is_signed(self.trusted.keys):
@@ -2613,6 +2631,9 @@ class PackSeals(Seals):
         try:
             self.pack.root(note.size)
         except Malformed:
+            if note is self.trusted.since:
+                self.problems.append(f"the pack has no tiles to show that it goes on from the checkpoint of {note.size} rows")
+                return
             self.notes.append(f"not compared: the kept checkpoint of {note.size} rows, of which the pack has no tiles")
             return
         self.compared, self.kept = True, max(self.kept, note.size)
@@ -2758,7 +2779,8 @@ def verify(file, walk, seals, from_start=True, on_row=None, heads=()):
             if chain.rows == 0 and not (isinstance(row, dict) and LEAF | {"row_hash"} <= set(row)):
                 raise Unreadable("this is not an export of a ledger") from problem
             stream, seq = chain.expected(row)
-            return chain, {"stream": stream, "seq": seq, "problem": str(problem)}
+            begins = row["seq"] if chain.rows == 0 and is_integer(row.get("seq")) else 1
+            return chain, {"stream": stream, "seq": seq, "problem": str(problem), "begins": begins}
         walk.see(row)
         if seals:
             seals.add(leaf)
@@ -2767,6 +2789,12 @@ def verify(file, walk, seals, from_start=True, on_row=None, heads=()):
     if chain.rows == 0:
         raise Unreadable("there is no row")
     return chain, None
+
+
+BEGINS_WITHIN = (
+    "it begins in the middle. Every line of an export is a row, so it holds neither the state nor the tree before the first: "
+    "if those rows are archived, add --archive and their folder, or verify a pack of evidence, which brings both"
+)
 
 
 def report(chain, bad, walk, seals, options, tables=None):
@@ -2780,7 +2808,7 @@ def report(chain, bad, walk, seals, options, tables=None):
         say(note)
     if options.json:
         found = {"ok": not bad, "rows": chain.rows, "streams": len(chain.begun), "open_decisions": walk.under_way()}
-        found.update({"first_bad": bad} if bad else {})
+        found.update({"first_bad": {name: bad[name] for name in ("stream", "seq", "problem")}} if bad else {})
         found.update({"findings": chain.findings} if chain.findings else {})
         found.update({"authority": walk.found()} if judged else {})
         found.update({"problems": problems} if problems else {})
@@ -2789,6 +2817,8 @@ def report(chain, bad, walk, seals, options, tables=None):
     elif bad:
         say(f"BAD: row {bad['stream']}:{bad['seq']} {bad['problem']}")
         print_findings(chain)
+        if bad.get("begins", 1) > 1 and not tables and not options.archive:
+            say(BEGINS_WITHIN)
     else:
         print_findings(chain)
         for problem in problems:
@@ -2886,7 +2916,11 @@ class Archive:
             raise Unreadable(f"there is no segment in {folder}")
         self.findings, self.codes, self.said, self.digests = list(self.gaps()), [], [], {}
         self.archived, self.end, self.rows, self.conclusion = {}, None, 0, ""
-        for first, last, name in self.files:
+        self.since = Trusted(options).since
+        self.skipped = [one for one in self.files if self.since and one[1] + 1 < self.since.size]
+        wanted = self.files[len(self.skipped) :]
+        self.first = wanted[0][2] if wanted else None
+        for first, last, name in wanted:
             try:
                 self.see(os.path.join(folder, name), name, first, last, options)
             except (OSError, Unreadable, zipfile.BadZipFile, NotImplementedError) as error:
@@ -2910,7 +2944,8 @@ class Archive:
         elif self.end and start and self.end != start:
             self.findings.append(f"{name} does not begin with the state that the segment before it leaves")
         self.end = end
-        trusted.notes = [note for note in trusted.notes if first < note.size <= last + 1]
+        trusted.since = trusted.since if name == self.first else None
+        trusted.notes = [note for note in trusted.notes if note is trusted.since or first < note.size <= last + 1]
         with io.StringIO() as out, contextlib.redirect_stdout(out):
             code = verify_pack(pack, walk, trusted, argparse.Namespace(**{**vars(options), "json": False}))
             lines_of = out.getvalue().splitlines()
@@ -2922,20 +2957,29 @@ class Archive:
         with open(path, "rb") as file:
             self.digests[name] = file_digest(file)
 
-    def report(self, later=()):
+    def report(self, later=None):
         """Prints what was found; gives the exit code. `later`: what rows behind the segments say of them."""
-        self.archived.update(later)
+        self.archived.update(later or {})
+        unread = {name for _, _, name in self.skipped}
         for name, (digest, row) in self.archived.items():
+            if name in unread:
+                continue
             if name not in self.digests:
                 self.findings.append(f"{name}, which row {row} archived, is not there")
             elif self.digests[name] != digest:
                 self.findings.append(f"{name} is another file than row {row} archived")
         for finding in self.findings:
             say(f"BAD: {finding}")
+        cut = not self.first and later is None
+        if cut:
+            say(f"CUT SHORT: the folder ends with leaf {self.files[-1][1]}, but a checkpoint of {self.since.size} rows was kept")
         for line in self.said:
             say(line)
         say(f"{counts(len(self.files), 'segment')}: leaves {self.files[0][0]} to {self.files[-1][1]}, {self.rows} rows")
-        return worst([2 if self.findings else 0, *self.codes])
+        if self.skipped:
+            under = sum(last + 1 - first for first, last, _ in self.skipped)
+            say(f"not read: {under} rows in {counts(len(self.skipped), 'segment')}, which are under the kept checkpoint")
+        return worst([2 if self.findings else 0, 4 if cut else 0, *self.codes])
 
 
 def file_digest(file):
@@ -2958,6 +3002,8 @@ def verify_archive(options, trusted):
         if code == 0:
             say(archive.conclusion)
         return code
+    if not archive.first:
+        raise Unreadable(NO_TILES)
     walk = Walk()
     with open(options.file, "rb") as file:
         walk.due = states_said(file)
@@ -2976,6 +3022,9 @@ def verify_archive(options, trusted):
     options.authority = options.authority or bool(goes_on)
     code = archive.report(walk.archived)
     return worst([code, report(chain, bad, walk, seals, options)])
+
+
+NO_TILES = "an export has no tiles: what is before the checkpoint must be read. Give it by --checkpoint"
 
 
 def is_zip(file):
@@ -2998,6 +3047,7 @@ def main():
     for name, about in (("key", "a verifier key of the log, or a file of them"), ("witness", "the same of a witness")):
         arguments.add_argument(f"--{name}", metavar="VKEY|FILE", action="append", default=[], help=about)
     arguments.add_argument("--checkpoint", metavar="FILE", action="append", default=[], help="checkpoints kept elsewhere")
+    arguments.add_argument("--since", metavar="FILE", help="a checkpoint that you keep: verify only what came behind it")
     arguments.add_argument("--tsa", metavar="FILE", action="append", default=[], help="CA certificates (PEM) of a time-stamping authority")
     arguments.add_argument("--timestamp", metavar="FILE", action="append", default=[], help="a time stamp (.tsr) of a checkpoint that is here")
     arguments.add_argument("--archive", metavar="DIR", help="a folder of segments that are before the rows of an export")
@@ -3014,6 +3064,9 @@ def main():
         say(f"verify: {error}", sys.stderr)
         return 9
     if receipt:
+        if options.since:
+            say("verify: --since is for rows, and this is a receipt", sys.stderr)
+            return 9
         try:
             verify_receipt(receipt, trusted, body)
         except Wrong as wrong:
@@ -3026,6 +3079,8 @@ def main():
             return verify_archive(options, trusted)
         if options.file != "-" and is_zip(options.file):
             return verify_pack(Pack(options.file), walk, trusted, options)
+        if options.since:
+            raise Unreadable(NO_TILES)
         if options.file == "-":
             chain, bad = verify(sys.stdin.buffer, walk, seals)
         else:

@@ -25,8 +25,9 @@ export async function* lineBlocks(stream: AsyncIterable<Buffer>): AsyncGenerator
     const end = block.lastIndexOf(LF) + 1
     // A chunk is shorter: only the first line of a block can be that long.
     if ((end > 0 ? block.indexOf(LF) : block.length) >= LINE_LIMIT) return yield Buffer.of(NO_UTF_8)
+    // Before the block is given away.
+    rest = Buffer.from(block.subarray(end))
     if (end > 0) yield block.subarray(0, end)
-    rest = block.subarray(end)
   }
   if (rest.length > 0) yield rest
 }

@@ -1,5 +1,5 @@
 import { locationOf } from '../../db/engine.ts'
-import { inspectFile, isSqlite, showProgress } from '../verifying/file.ts'
+import { inspectFile, isSqlite } from '../verifying/file.ts'
 import { verifyingVerb } from '../verifying/verb.ts'
 
 export const verb = verifyingVerb({
@@ -10,7 +10,7 @@ export const verb = verifyingVerb({
 an NDJSON export (- reads one from standard input), a pack of evidence (a zip), or a receipt. URL is sqlite:PATH or
 postgres://…. For a database it also recomputes every decision, and compares the rows with the tree of its checkpoints, and
 the tables next to the ledger with what the ledger says.`,
-  inspect: async (source, authority, trusted, shown = showProgress, before) => {
+  inspect: async (source, authority, trusted, shown, before) => {
     const location = locationOf(source)
     // Loaded for a database alone: they take longer than most exports, packs and receipts.
     if (location.engine === 'postgres') {

@@ -1,4 +1,5 @@
 // The verifier in one file, for auditors (make verifier): like sallyport verify, but for databases.
+import { isPageThread } from '../../db/ledger/verify/threads.ts'
 import { inspectFile, isSqlite } from './file.ts'
 import { verifyingVerb } from './verb.ts'
 
@@ -12,4 +13,5 @@ of evidence (a zip), or a receipt. Needs Node 22 or newer, and nothing else.`,
     return inspectFile(file, authority, trusted, shown, before)
   },
 })
-process.exitCode = await verb.run(process.argv.slice(2))
+// A thread of this file reads pages.
+if (!isPageThread) process.exitCode = await verb.run(process.argv.slice(2))

@@ -4,12 +4,12 @@ import { join } from 'node:path'
 import type { DigestedState } from '../../db/ledger/authority/ledger-state.ts'
 import type { StoredRow } from '../../db/ledger/record/leaf.ts'
 import type { LogTrust, SignedCheckpoint } from '../../db/ledger/tree/trusted.ts'
-import type { LedgerInspection, RowSource } from '../../db/ledger/verify/inspect.ts'
-import type { DamagedRow } from '../../db/ledger/verify/verify.ts'
+import { type LedgerInspection, pageOf, type RowSource } from '../../db/ledger/verify/inspect.ts'
 import { messageOf } from '../../db/support/error-message.ts'
 import { isObject } from '../../db/support/json.ts'
 import { inspectPack } from './inspect-pack.ts'
 import { openPack } from './pack.ts'
+import type { VerifyProgress } from './progress.ts'
 
 /** A file of an archive: the leaves `first` to `last`. */
 interface SegmentFile {
@@ -28,11 +28,15 @@ export interface ArchiveInspection {
   readonly files: readonly SegmentFile[]
   /** The segments that could be read. */
   readonly segments: readonly InspectedSegment[]
+  /** The files of segments that end before the checkpoint behind which is verified. They are not read. */
+  readonly skipped: readonly SegmentFile[]
   /** Faults of the folder as a whole, each as a sentence. */
   readonly findings: readonly string[]
   /** The state that the last segment leaves; null if it brings none. */
   readonly end: DigestedState | null
   readonly said: ArchiveRows
+  /** Why the folder alone is too short; null if it is not. */
+  readonly cutShort: string | null
 }
 
 const SEGMENT = /^(0|[1-9][0-9]{0,15})-(0|[1-9][0-9]{0,15})\.zip$/
@@ -43,16 +47,20 @@ const SEGMENT = /^(0|[1-9][0-9]{0,15})-(0|[1-9][0-9]{0,15})\.zip$/
  */
 export async function inspectArchive(
   folder: string,
-  shown: (rows: RowSource) => RowSource,
+  progress: Pick<VerifyProgress, 'expect' | 'show'>,
   trust: () => LogTrust,
 ): Promise<ArchiveInspection> {
   const files = segmentsIn(folder)
   if (files.length === 0) throw new Error(`there is no segment in ${folder}`)
+  const { since } = trust()
+  const skipped = files.filter(({ last }) => last + 1 < (since?.size ?? 0))
+  const wanted = files.filter((file) => !skipped.includes(file))
+  progress.expect(wanted.reduce((sum, { first, last }) => sum + last + 1 - first, 0))
   const said = new ArchiveRows()
   const findings = [...gaps(files)]
   const segments: InspectedSegment[] = []
   let end: DigestedState | null = null
-  for (const segment of files) {
+  for (const segment of wanted) {
     const path = join(folder, segment.file)
     try {
       const { start, stop, fault } = await edgesOf(path, segment)
@@ -62,8 +70,8 @@ export async function inspectArchive(
       end = stop
       const inspection = await inspectPack(
         path,
-        (rows) => said.watched(shown(rows)),
-        trustUpTo(trust(), segment),
+        (rows) => said.watched(progress.show(rows)),
+        trustUpTo(trust(), segment, segment === wanted[0]),
       )
       segments.push({ ...segment, sha256: await digestOf(path), inspection })
     } catch (error) {
@@ -71,7 +79,10 @@ export async function inspectArchive(
       end = null
     }
   }
-  return { files, segments, findings, end, said }
+  const [at, size] = [files.at(-1)?.last, since?.size]
+  const cutShort =
+    wanted.length === 0 ? `the folder ends with leaf ${at}, but a checkpoint of ${size} rows was kept` : null
+  return { files, skipped, segments, findings, end, said, cutShort }
 }
 
 const segmentsIn = (folder: string): readonly SegmentFile[] =>
@@ -111,11 +122,15 @@ async function edgesOf(path: string, { file, first, last }: SegmentFile): Promis
   }
 }
 
-/** Checkpoints that were kept elsewhere are compared with the segment that they end in. */
-const trustUpTo = (trust: LogTrust, { first, last }: SegmentFile): LogTrust => ({
-  ...trust,
-  checkpoints: trust.checkpoints.filter(({ size }: SignedCheckpoint) => size > first && size <= last + 1),
-})
+/**
+ * Checkpoints that were kept elsewhere are compared with the segment that they end in; the one behind which is
+ * verified with the first that is read.
+ */
+function trustUpTo(trust: LogTrust, { first, last }: SegmentFile, isFirst: boolean): LogTrust {
+  const since = isFirst ? trust.since : undefined
+  const isWithin = ({ size }: SignedCheckpoint): boolean => size > first && size <= last + 1
+  return { ...trust, since, checkpoints: trust.checkpoints.filter((one) => one === since || isWithin(one)) }
+}
 
 async function digestOf(path: string): Promise<string> {
   const running = createHash('sha256')
@@ -135,10 +150,11 @@ export class ArchiveRows {
   readonly #named = new Set<string>()
 
   /** The same rows. */
-  async *watched(rows: RowSource): AsyncGenerator<StoredRow | DamagedRow> {
-    for await (const row of rows) {
-      if (!('damaged' in row) && row.action.startsWith('ledger.')) this.#see(row)
-      yield row
+  async *watched(rows: RowSource): AsyncGenerator<ReturnType<typeof pageOf>> {
+    for await (const next of rows) {
+      const page = pageOf(next)
+      for (const row of page) if (!('damaged' in row) && row.action.startsWith('ledger.')) this.#see(row)
+      yield page
     }
   }
 
@@ -157,9 +173,11 @@ export class ArchiveRows {
   }
 
   /** Compares files with the rows. Faults, each as a sentence. */
-  findings(segments: readonly InspectedSegment[]): readonly string[] {
+  findings({ segments, skipped }: Pick<ArchiveInspection, 'segments' | 'skipped'>): readonly string[] {
     const there = new Map(segments.map(({ file, sha256 }) => [file, sha256]))
+    const unread = new Set(skipped.map(({ file }) => file))
     return [...this.#files].flatMap(([file, { sha256, row }]) => {
+      if (unread.has(file)) return []
       if (!there.has(file)) return [`${file}, which row ${row} archived, is not there`]
       return there.get(file) === sha256 ? [] : [`${file} is another file than row ${row} archived`]
     })

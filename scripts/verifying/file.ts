@@ -1,15 +1,12 @@
 import { isUtf8 } from 'node:buffer'
 import { closeSync, createReadStream, existsSync, openSync, readFileSync, readSync, statSync } from 'node:fs'
 import type { DigestedState } from '../../db/ledger/authority/ledger-state.ts'
-import type { StoredRow } from '../../db/ledger/record/leaf.ts'
 import { inspectTree } from '../../db/ledger/tree/inspect.ts'
 import { isEmptyLogTrust, type LogTrust } from '../../db/ledger/tree/trusted.ts'
-import { exportedRowsInBlocks, NotAnExport } from '../../db/ledger/verify/export.ts'
-import { inspectRows, type LedgerInspection, type RowSource } from '../../db/ledger/verify/inspect.ts'
+import { exportedPages, NotAnExport } from '../../db/ledger/verify/export.ts'
+import { inspectRows, type LedgerInspection, type ShowRows } from '../../db/ledger/verify/inspect.ts'
 import { recomputer, statesSaidIn } from '../../db/ledger/verify/recompute.ts'
-import type { DamagedRow } from '../../db/ledger/verify/verify.ts'
 import { lineBlocks } from '../lines.ts'
-import { printProgress } from '../print.ts'
 import { inspectPack } from './inspect-pack.ts'
 import { ambiguityOf } from './readings.ts'
 import { receiptIn } from './receipt.ts'
@@ -26,35 +23,49 @@ export async function inspectFile(
   file: string,
   authority: boolean,
   trusted: LogTrust,
-  shown: ShowRows = showProgress,
+  shown: ShowRows,
   before?: DigestedState,
 ): Promise<LedgerInspection> {
   if (file !== '-' && isZip(file)) return inspectPack(file, shown, trusted)
-  const rows = exportedRowsInBlocks(
-    lineBlocks(file === '-' ? process.stdin : createReadStream(file, { highWaterMark: CHUNK })),
-  )
-  const due = authority && file !== '-' ? await statesSaidIn(lineBlocks(createReadStream(file))) : undefined
+  if (trusted.since) throw new Error(NO_TILES)
+  let bytes = 0
+  async function* blocks(): AsyncGenerator<Buffer> {
+    const stream = file === '-' ? process.stdin : createReadStream(file, { highWaterMark: CHUNK })
+    for await (const block of lineBlocks(stream)) {
+      bytes += block.length
+      yield block
+    }
+  }
+  const size = file === '-' ? 0 : statSync(file).size
+  const rows = shown(exportedPages(blocks()), (done) => (done * size) / bytes)
+  const due = authority && file !== '-' ? await statesSaidIn(createReadStream(file)) : undefined
   const from = before && (await beginsWithin(file)) ? before : undefined
   const tree = isEmptyLogTrust(trusted) || from ? undefined : inspectTree(null, trusted)
   try {
-    return await inspectRows(shown(rows), {
+    const found = await inspectRows(rows, {
       authority: authority || from !== undefined,
       tree,
       before: from,
       walk: recomputer({ before: from, ...(due && { due }) }),
     })
+    const { rows: whole, first_bad: bad } = found.verdict
+    const isCut = !from && whole === 0 && bad?.problem.startsWith('is missing: 0 is followed by')
+    return isCut ? { ...found, notes: [BEGINS_WITHIN] } : found
   } catch (error) {
     if (!(error instanceof NotAnExport)) throw error
     throw new Error(`this is not an audit export: ${error.message}`, { cause: error })
   }
 }
 
-export type ShowRows = (rows: RowSource) => RowSource
+const BEGINS_WITHIN = `it begins in the middle. Every line of an export is a row, so it holds neither the state nor the tree before the first: \
+if those rows are archived, add --archive and their folder, or verify a pack of evidence, which brings both`
+
+const NO_TILES = 'an export has no tiles: what is before the checkpoint must be read. Give it by --checkpoint'
 
 /** Tells whether the first row of an export is not the first of its stream. */
 async function beginsWithin(file: string): Promise<boolean> {
-  for await (const row of exportedRowsInBlocks(lineBlocks(createReadStream(file, { highWaterMark: CHUNK }))))
-    return !('damaged' in row) && row.seq > 1
+  for await (const [row] of exportedPages(lineBlocks(createReadStream(file))))
+    return row !== undefined && !('damaged' in row) && row.seq > 1
   return false
 }
 
@@ -99,19 +110,4 @@ function startOf(file: string): string {
   readSync(fd, start)
   closeSync(fd)
   return start.toString('latin1')
-}
-
-const PROGRESS_ROWS = 50_000
-
-/** The same rows, with progress on a terminal. */
-export const showProgress: ShowRows = (rows) => (process.stderr.isTTY ? withProgress(rows) : rows)
-
-async function* withProgress(rows: RowSource): AsyncGenerator<StoredRow | DamagedRow> {
-  let count = 0
-  for await (const row of rows) {
-    count += 1
-    if (count % PROGRESS_ROWS === 0) printProgress(`${count.toLocaleString('en')} rows`)
-    yield row
-  }
-  printProgress(null)
 }

@@ -1,10 +1,11 @@
 import type { DigestedState } from '../../db/ledger/authority/ledger-state.ts'
 import type { LogTrust } from '../../db/ledger/tree/trusted.ts'
-import { exportedRows } from '../../db/ledger/verify/export.ts'
-import { inspectRows, type LedgerInspection, type RowSource } from '../../db/ledger/verify/inspect.ts'
-import { recomputer, statesSaidIn } from '../../db/ledger/verify/recompute.ts'
-import { lineBlocks, streamLines } from '../lines.ts'
+import { exportedPages } from '../../db/ledger/verify/export.ts'
+import { inspectRows, type LedgerInspection, type ShowRows } from '../../db/ledger/verify/inspect.ts'
+import { recomputer, StatesSaid } from '../../db/ledger/verify/recompute.ts'
+import { lineBlocks } from '../lines.ts'
 import { checksumFault, type EvidencePack, openPack } from './pack.ts'
+import { packRowReader } from './pack-rows.ts'
 import { packTables } from './pack-tables.ts'
 import { packTree } from './pack-tree.ts'
 
@@ -14,17 +15,18 @@ import { packTree } from './pack-tree.ts'
  */
 export async function inspectPack(
   path: string,
-  shown: (rows: RowSource) => RowSource,
+  shown: ShowRows,
   trusted: LogTrust,
 ): Promise<LedgerInspection> {
   const pack = await openPack(path)
   try {
-    const wrong = await checksumFault(pack.zip)
+    const said = new StatesSaid()
+    const wrong = await checksumFault(pack.zip, (chunk) => said.see(chunk))
     if (wrong !== null) return { ...NOT_READ, findings: [wrong] }
     const before = pack.first === 0 ? undefined : await pack.start()
     return before === null
       ? { ...NOT_READ, findings: ['state-start.json is no state'] }
-      : await inspect(pack, before, shown, trusted)
+      : await inspect(pack, { before, due: said.leaves }, shown, trusted)
   } finally {
     pack.zip.close()
   }
@@ -41,36 +43,32 @@ const NOT_READ: LedgerInspection = {
 
 async function inspect(
   pack: EvidencePack,
-  before: DigestedState | undefined,
-  shown: (rows: RowSource) => RowSource,
+  { before, due }: { readonly before: DigestedState | undefined; readonly due: ReadonlySet<number> },
+  shown: ShowRows,
   trusted: LogTrust,
 ): Promise<LedgerInspection> {
   const { zip, first, rows, origin } = pack
   const isWhole = first === 0 || before !== undefined
-  const due = await statesSaidIn(lineBlocks(await zip.stream('rows.ndjson')))
   const walk = recomputer({ before, due })
   const notes: string[] = []
   const tree = packTree(pack, trusted, (sentence) => notes.push(sentence))
   const tables = await packTables(pack, walk)
-  // One row is asked for after the other: it is of the last line.
-  let line = ''
-  const lines = async function* (): AsyncGenerator<string | null> {
-    for await (const next of streamLines(await zip.stream('rows.ndjson'))) {
-      line = next ?? ''
-      yield next
-    }
-  }
   let [from, until] = ['', '']
-  const found = await inspectRows(shown(exportedRows(lines())), {
+  const read = exportedPages(lineBlocks(gathered(await zip.stream('rows.ndjson'))), {
+    reader: packRowReader,
+    onPage: tables.begin,
+  })
+  const found = await inspectRows(shown(read, rows), {
     authority: isWhole,
     isTail: !isWhole,
     before,
     walk,
     tree,
     onRow: (row) => {
-      if (from === '' || row.recorded_at < from) from = row.recorded_at
-      if (row.recorded_at > until) until = row.recorded_at
-      tables.see(row, line)
+      const at = row.recorded_at
+      if (from === '' || at < from) from = at
+      if (at > until) until = at
+      tables.see(row)
     },
   })
   const isSound = found.verdict.ok && found.tree?.problems.length === 0 && found.tree.cutShort === null
@@ -84,4 +82,20 @@ async function inspect(
       ...notes,
     ],
   }
+}
+
+/** Bytes that are read at once. */
+const MANY_BYTES = 256 * 1024
+
+/** The same bytes in fewer pieces: a zip gives small ones. */
+async function* gathered(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let [some, length]: [Buffer[], number] = [[], 0]
+  for await (const piece of pieces) {
+    some.push(piece)
+    length += piece.length
+    if (length < MANY_BYTES) continue
+    yield Buffer.concat(some)
+    ;[some, length] = [[], 0]
+  }
+  yield Buffer.concat(some)
 }

@@ -15,10 +15,14 @@ import type { StoredRow } from '../../db/ledger/record/leaf.ts'
 import type { DecisionRecomputer } from '../../db/ledger/verify/recompute.ts'
 import { isObject } from '../../db/support/json.ts'
 import { digestsIn, type EvidencePack, parseObject } from './pack.ts'
+import type { TabledPage } from './pack-rows.ts'
 
 /** Compares the tables of a pack with those that its rows make. */
 export interface PackTables {
-  readonly see: (row: StoredRow, line: string) => void
+  /** Takes the lines of CSV of rows that come. */
+  readonly begin: (page: TabledPage) => void
+  /** Takes a row of an export. */
+  readonly see: (row: StoredRow) => void
   /** Faults, each as a sentence. */
   readonly findings: () => Promise<readonly string[]>
 }
@@ -35,30 +39,42 @@ export async function packTables(
     ? setsIn(await zip.bytes('sets-start.json', LIMIT))
     : null
   const sets = new PrincipalSets(before ?? [])
-  const running = new Map<string, Hash>()
-  const into = (name: string, text: string): void => {
-    const hash = running.get(name) ?? createHash('sha256')
-    running.set(name, hash.update(text))
+  const running = new Map<string, TableDigest>()
+  const into = (name: string, text: string | Uint8Array): void => {
+    const digest = running.get(name) ?? new TableDigest()
+    running.set(name, digest)
+    digest.add(text)
   }
   for (const name of ['rows.csv', 'refusals.csv']) into(name, CSV_HEAD)
   for (const name of ['grants.ndjson', 'sign-ins.ndjson']) into(name, '')
   let tools = 0
+  let [page, at]: [TabledPage | null, number] = [null, 0]
+  /** The line of CSV of a row, as its page has it or anew. */
+  function cellsOf(row: StoredRow): string | Uint8Array {
+    const [from, to] = [page?.ends[at - 1] ?? 0, page?.ends[at] ?? 0]
+    at += 1
+    return page && from < to ? page.csv.subarray(from, to) : csvLine(row, csv)
+  }
   return {
-    see: (row, line) => {
+    begin: (next) => {
+      page = next
+      at = 0
+    },
+    see: (row) => {
       sets.add(row)
-      const cells = csvLine(row, csv)
+      const cells = cellsOf(row)
       into('rows.csv', cells)
       if (isRefusal(row)) into('refusals.csv', cells)
-      if (isGrant(row)) into('grants.ndjson', `${line}\n`)
-      if (isAboutTools(row)) into('tools.json', JSON_LIST.before(tools++) + line)
-      if (isSignIn(row)) into('sign-ins.ndjson', `${line}\n`)
+      if (isGrant(row)) into('grants.ndjson', `${lineOf(row)}\n`)
+      if (isAboutTools(row)) into('tools.json', JSON_LIST.before(tools++) + lineOf(row))
+      if (isSignIn(row)) into('sign-ins.ndjson', `${lineOf(row)}\n`)
     },
     findings: async () => {
       into('sets-end.json', setsText(sets))
       into('tools.json', JSON_LIST.end(tools))
       if (zip.names.includes('state-end.json')) into('state-end.json', stateText(state()))
       const sums = new Map(await digestsIn(zip))
-      const wrong = [...running].filter(([name, hash]) => sums.get(name) !== hash.digest('hex'))
+      const wrong = [...running].filter(([name, hash]) => sums.get(name) !== hash.hex())
       const findings = wrong.map(([name]) => `${name} is not what the rows make`)
       if (before === null || (isWhole && setsText(new PrincipalSets(before)) !== heldText))
         findings.unshift('sets-start.json is not what stood before the rows')
@@ -66,6 +82,37 @@ export async function packTables(
     },
   }
 }
+
+/** The digest of a table, of which some lines are taken at once. */
+class TableDigest {
+  readonly #running: Hash = createHash('sha256')
+  readonly #some = Buffer.alloc(MANY_BYTES)
+  #length = 0
+
+  add(text: string | Uint8Array): void {
+    const bytes = typeof text === 'string' ? Buffer.from(text) : text
+    if (this.#length + bytes.length > MANY_BYTES) this.#flush()
+    if (bytes.length > MANY_BYTES) this.#running.update(bytes)
+    else {
+      this.#some.set(bytes, this.#length)
+      this.#length += bytes.length
+    }
+  }
+
+  hex(): string {
+    this.#flush()
+    return this.#running.digest('hex')
+  }
+
+  #flush(): void {
+    this.#running.update(this.#some.subarray(0, this.#length))
+    this.#length = 0
+  }
+}
+
+const MANY_BYTES = 65_536
+
+const lineOf = (row: StoredRow): string => ('line' in row ? String(row.line) : '')
 
 /** The sets in a file of them; null if it is none, or is written in another form. */
 function setsIn(bytes: Buffer): readonly PrincipalSet[] | null {

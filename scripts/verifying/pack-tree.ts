@@ -1,4 +1,4 @@
-import { HASH_BYTES, leafHash, perfectRoot } from '../../db/ledger/tree/hashes.ts'
+import { HASH_BYTES, perfectRoot } from '../../db/ledger/tree/hashes.ts'
 import type { TreeInspection, TreeVerdict } from '../../db/ledger/tree/inspect.ts'
 import { MalformedNote } from '../../db/ledger/tree/note.ts'
 import { TILE_WIDTH } from '../../db/ledger/tree/tiles.ts'
@@ -7,6 +7,7 @@ import {
   type LogTrust,
   NO_STAMPS,
   type SignedCheckpoint,
+  sinceFaults,
   type WitnessSummary,
   witnessesOf,
 } from '../../db/ledger/tree/trusted.ts'
@@ -37,12 +38,20 @@ export function packTree(
     }
   }
 
-  async function compare(leaf: string | Uint8Array): Promise<void> {
+  /** The tile of the leaves that are compared now, and its number. */
+  let [hashes, n]: [Buffer | null, number] = [null, -1]
+
+  function compare(hash: Buffer): void {
     const index = pack.first + count - 1
-    const at = index % TILE_WIDTH
-    const tile = await tried(() => pack.tile({ level: 0, n: Math.floor(index / TILE_WIDTH) }, at + 1))
-    if (tile && !leafHash(leaf).equals(tile.subarray(at * HASH_BYTES, (at + 1) * HASH_BYTES)))
+    const at = (index % TILE_WIDTH) * HASH_BYTES
+    if (hashes && hash.compare(hashes, at, at + HASH_BYTES) !== 0)
       problems.push(`leaf ${index} is another one in the tiles`)
+  }
+
+  async function compareFirst(hash: Buffer): Promise<void> {
+    const last = Math.min(TILE_WIDTH, pack.first + pack.rows - n * TILE_WIDTH)
+    hashes = await tried(() => pack.tile({ level: 0, n }, last))
+    compare(hash)
   }
 
   async function check(checkpoint: SignedCheckpoint): Promise<void> {
@@ -66,7 +75,10 @@ export function packTree(
           throw error
         },
       ))
-    if (!reachable) note(`not compared: the kept checkpoint of ${size} rows, of which the pack has no tiles`)
+    if (!reachable && checkpoint === trusted.since)
+      problems.push(`the pack has no tiles to show that it goes on from the checkpoint of ${size} rows`)
+    else if (!reachable)
+      note(`not compared: the kept checkpoint of ${size} rows, of which the pack has no tiles`)
     else if (size > 0) await check(checkpoint)
     if (reachable) kept = Math.max(kept, size)
     return reachable && size > 0
@@ -82,6 +94,7 @@ export function packTree(
     const newest = stored.at(-1)
     if (!newest || newest.size < pack.first + pack.rows)
       throw new MalformedNote('no checkpoint covers the rows')
+    problems.push(...sinceFaults(trusted, own))
     await bind(pack, newest.size)
     for (const checkpoint of stored) {
       if (!isSignedBy(checkpoint.note, own))
@@ -131,9 +144,16 @@ export function packTree(
   })
 
   return {
-    add: (leaf) => {
+    add: (hash) => {
       count += 1
-      return problems.length > 0 || count > pack.rows ? undefined : compare(leaf)
+      if (problems.length > 0 || count > pack.rows) return undefined
+      const of = Math.floor((pack.first + count - 1) / TILE_WIDTH)
+      if (of !== n) {
+        n = of
+        return compareFirst(hash)
+      }
+      compare(hash)
+      return undefined
     },
     verdict,
   }

@@ -184,8 +184,11 @@ export async function rootAt({ tile }: Pick<EvidencePack, 'tile'>, size: number)
   return rootOf(await Promise.all(edge))
 }
 
-/** Compares a zip with its SHA256SUMS. Returns the fault as a sentence; null if there is none. */
-export async function checksumFault(zip: ZipArchive): Promise<string | null> {
+/**
+ * Compares a zip with its SHA256SUMS. Returns the fault as a sentence; null if there is none. `see`: is shown the
+ * rows on the way.
+ */
+export async function checksumFault(zip: ZipArchive, see: (chunk: Buffer) => void): Promise<string | null> {
   if (!zip.names.includes('SHA256SUMS')) return 'SHA256SUMS is not in the pack'
   const listed = await digestsIn(zip)
   const [sums, names] = [new Map(listed), new Set(zip.names)]
@@ -196,7 +199,10 @@ export async function checksumFault(zip: ZipArchive): Promise<string | null> {
     return `${odd ?? unlisted} is not in SHA256SUMS, or only there`
   for (const [name, digest] of sums) {
     const running = createHash('sha256')
-    for await (const chunk of await zip.stream(name)) running.update(chunk)
+    for await (const chunk of await zip.stream(name)) {
+      running.update(chunk)
+      if (name === 'rows.ndjson') see(chunk)
+    }
     if (running.digest('hex') !== digest) return `${name} is not what SHA256SUMS says`
   }
   return null

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { stampAuthority } from '../../certs/timestamps/judge.ts'
 import { type KeyKind, parseVerifierKey, type VerifierKey } from '../../db/ledger/tree/note.ts'
-import { type LogTrust, parseSignedCheckpoints } from '../../db/ledger/tree/trusted.ts'
+import { type LogTrust, parseSignedCheckpoints, type SignedCheckpoint } from '../../db/ledger/tree/trusted.ts'
 import { messageOf } from '../../db/support/error-message.ts'
 import { type VerbOptions, WrongUsage } from '../command.ts'
 import { printNotice } from '../print.ts'
@@ -20,6 +20,11 @@ export const TRUST_OPTIONS = {
     multiple: true,
     value: 'FILE',
     description: 'checkpoints that were kept elsewhere, as the file of an anchor holds them',
+  },
+  since: {
+    type: 'string',
+    value: 'FILE',
+    description: 'a checkpoint that you keep: verify only what came behind it',
   },
   witness: {
     type: 'string',
@@ -44,6 +49,7 @@ export const TRUST_OPTIONS = {
 interface TrustValues {
   readonly key?: readonly string[] | undefined
   readonly checkpoint?: readonly string[] | undefined
+  readonly since?: string | undefined
   readonly witness?: readonly string[] | undefined
   readonly tsa?: readonly string[] | undefined
   readonly timestamp?: readonly string[] | undefined
@@ -53,6 +59,7 @@ interface TrustValues {
 export function trustedIn({
   key = [],
   checkpoint = [],
+  since,
   witness = [],
   tsa = [],
   timestamp = [],
@@ -61,17 +68,30 @@ export function trustedIn({
     withErrorName(file, () => stampAuthority(file, readFileSync(file, 'utf8'))),
   )
   for (const { given, odd } of authorities) tellLeftOut(given, odd)
+  const last = since === undefined ? undefined : lastCheckpointIn(since)
   const stamps = timestamp.map((file) => ({ file, bytes: withErrorName(file, () => readFileSync(file)) }))
   return {
     stamps: stampWatch(authorities, stamps),
     keys: key.flatMap((given) => keysIn(given, 'log')),
     witnesses: witness.flatMap((given) => keysIn(given, 'witness')),
-    checkpoints: checkpoint.flatMap((file) => {
-      const found = withErrorName(file, () => parseSignedCheckpoints(readFileSync(file, 'utf8')))
-      if (found.length === 0) throw new Error(`${file}: there is no checkpoint in it`)
-      return found
-    }),
+    checkpoints: [...checkpoint.flatMap(checkpointsIn), ...(last ? [last] : [])],
+    since: last,
   }
+}
+
+function checkpointsIn(file: string): readonly SignedCheckpoint[] {
+  const found = withErrorName(file, () => parseSignedCheckpoints(readFileSync(file, 'utf8')))
+  if (found.length === 0) throw new Error(`${file}: there is no checkpoint in it`)
+  return found
+}
+
+/** The largest checkpoint of a file. */
+function lastCheckpointIn(file: string): SignedCheckpoint | undefined {
+  const last = checkpointsIn(file)
+    .toSorted((one, other) => one.size - other.size)
+    .at(-1)
+  if (last?.size === 0) throw new WrongUsage(`${file}: a checkpoint of no rows: leave --since out`)
+  return last
 }
 
 /**

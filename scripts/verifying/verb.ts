@@ -2,14 +2,20 @@ import { readFileSync, statSync } from 'node:fs'
 import type { DigestedState } from '../../db/ledger/authority/ledger-state.ts'
 import type { TreeVerdict } from '../../db/ledger/tree/inspect.ts'
 import type { LogTrust, StampTally, WitnessSummary } from '../../db/ledger/tree/trusted.ts'
-import { exitCodeOf, type LedgerInspection } from '../../db/ledger/verify/inspect.ts'
+import {
+  exitCodeOf,
+  type LedgerInspection,
+  type ShowRows,
+  unreadSegments,
+} from '../../db/ledger/verify/inspect.ts'
 import { isSound, type RecomputationReport } from '../../db/ledger/verify/recompute.ts'
 import type { BadRow } from '../../db/ledger/verify/verify.ts'
 import { escapeHiddenJson } from '../../proxy/visible.ts'
 import { type CommandVerb, verbOf, WrongUsage } from '../command.ts'
 import { print } from '../print.ts'
 import { type ArchiveInspection, inspectArchive } from './archive.ts'
-import { receiptAt, type ShowRows, showProgress } from './file.ts'
+import { receiptAt } from './file.ts'
+import { SILENT, VerifyProgress } from './progress.ts'
 import { type ReceiptVerdict, verifyReceipt } from './receipt.ts'
 import { TRUST_OPTIONS, trustedIn } from './trusted.ts'
 
@@ -133,15 +139,20 @@ const isFolder = (source: string): boolean =>
 
 /** Prints what was found of an archive, and of the rows behind it. Returns the exit code. */
 function printArchive(archive: ArchiveInspection, rest: LedgerInspection | null, json: boolean): number {
-  const { files, segments, said, end } = archive
-  const findings = [...archive.findings, ...said.findings(segments)]
+  const { files, skipped, segments, said, end } = archive
+  const findings = [...archive.findings, ...said.findings(archive)]
   const inspections = [...segments.map(({ inspection }) => inspection), ...(rest ? [rest] : [])]
-  const { ahead, notes } = unnamedFiles(archive, rest)
+  const { ahead: older, notes } = unnamedFiles(archive, rest)
+  const ahead = [...older, ...(rest || archive.cutShort === null ? [] : [archive.cutShort])]
   const codes = [findings.length > 0 ? 2 : 0, ahead.length > 0 ? 4 : 0, ...inspections.map(exitCodeOf)]
   const code = [2, 3, 4, 5].find((one) => codes.includes(one)) ?? 0
+  const unread = skipped.reduce((sum, { first, last }) => sum + last + 1 - first, 0)
   if (json) {
     const read = segments.map(({ file, sha256, inspection }) => ({ file, sha256, ...asJson(inspection) }))
-    const found = { segments: read, findings: [...findings, ...ahead], notes, end: end?.sha256 ?? null }
+    const found = {
+      ...{ segments: read, not_read: unread, findings: [...findings, ...ahead], notes },
+      end: end?.sha256 ?? null,
+    }
     print(escapeHiddenJson(JSON.stringify({ ...(rest && asJson(rest)), archive: found })))
     return code
   }
@@ -151,8 +162,14 @@ function printArchive(archive: ArchiveInspection, rest: LedgerInspection | null,
   const rows = segments.reduce((sum, { inspection }) => sum + inspection.verdict.rows, 0)
   const [from, to] = [files[0]?.first, files.at(-1)?.last]
   print(`${counts(files.length, 'segment')}: leaves ${from} to ${to}, ${rows} rows`)
+  if (unread > 0)
+    print(
+      `not read: ${unread} rows in ${counts(skipped.length, 'segment')}, which are under the kept checkpoint`,
+    )
   const last = segments.at(-1)
-  if (rest) print(...reportLines(rest))
+  // Read by what names them.
+  const known = unreadSegments(rows + unread, files.length)
+  if (rest) print(...reportLines({ ...rest, notes: rest.notes.filter((note) => note !== known) }))
   else if (code === 0 && last) print(...reportLines(last.inspection).slice(-1))
   return code
 }
@@ -188,7 +205,7 @@ interface VerifyDefinition {
     source: string,
     authority: boolean,
     trusted: LogTrust,
-    shown?: ShowRows,
+    shown: ShowRows,
     before?: DigestedState,
   ) => Promise<LedgerInspection>
 }
@@ -212,30 +229,34 @@ export const verifyingVerb = ({ inspect, ...named }: VerifyDefinition): CommandV
 twice, schema or tables are not what they must be, or the body is another; 3 a tile, a checkpoint, a signature, a time stamp or a
 proof does not fit; 4 rows are missing at the end; 5 a decision does not follow from what the rows before it say; 0 whole.
 A row is named as stream:seq. Without a key or a checkpoint from elsewhere the best verdict is CONSISTENT, NOT WITNESSED: who
-owns the database and its keys can rewrite all of it.`,
+owns the database and its keys can rewrite all of it. --since reads the rows behind the last state before the checkpoint, and
+proves by the tree's hashes that those before it are the ones which the checkpoint is over.`,
     failing: { as: 'verify', usage: UNREADABLE, failed: UNREADABLE },
     run: async ({ authority = false, json = false, body, archive: named, ...given }, [source, ...more]) => {
       if (source === undefined || more.length > 0) throw new WrongUsage('name one file')
+      const progress = json ? SILENT : new VerifyProgress()
       const folder = named ?? (isFolder(source) ? source : undefined)
       if (folder !== undefined) {
-        const archive = await inspectArchive(folder, showProgress, () => trustedIn(given))
-        const { said, end } = archive
-        const shown: ShowRows = (rows) => said.watched(showProgress(rows))
+        const archive = await inspectArchive(folder, progress, () => trustedIn(given))
+        const { said, end, segments } = archive
+        const shown: ShowRows = (rows, total) => said.watched(progress.show(rows, total))
+        const trusted = trustedIn(given)
+        // Compared with a segment already.
+        const trust = segments.length > 0 ? { ...trusted, since: undefined } : trusted
         const rest =
-          source === folder
-            ? null
-            : await inspect(source, authority, trustedIn(given), shown, end ?? undefined)
+          source === folder ? null : await inspect(source, authority, trust, shown, end ?? undefined)
         return printArchive(archive, rest, json)
       }
       const trusted = trustedIn(given)
       const receipt = receiptAt(source)
       if (receipt) {
+        if (given.since !== undefined) throw new WrongUsage('--since is for rows, and this is a receipt')
         const verdict = await verifyReceipt(receipt, trusted, body === undefined ? null : readFileSync(body))
         print(...(json ? [escapeHiddenJson(JSON.stringify(verdict))] : receiptLines(verdict)))
         return verdict.code
       }
       if (body !== undefined) throw new WrongUsage('--body needs a receipt')
-      const inspection = await inspect(source, authority, trusted)
+      const inspection = await inspect(source, authority, trusted, progress.show)
       print(...(json ? [escapeHiddenJson(JSON.stringify(asJson(inspection)))] : reportLines(inspection)))
       return exitCodeOf(inspection)
     },

@@ -27,7 +27,7 @@ interface AllVerifiers {
 }
 
 /** The beginning of the work of the single file. */
-const RUNS = 'process.exitCode = await verb.run(process.argv.slice(2));'
+const RUNS = 'if (!isPageThread) process.exitCode = await verb.run(process.argv.slice(2));'
 
 /**
  * Makes the function that has every verifier judge a case: `sallyport verify`, the single file that auditors take, in a directory with

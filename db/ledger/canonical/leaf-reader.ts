@@ -34,81 +34,48 @@ const KINDS: readonly LeafMemberKind[] = MEMBERS.map(([, kind]) => kind)
 const LABELS: readonly Buffer[] = MEMBERS.map(([name], index) =>
   Buffer.from(`${index === 0 ? '{' : ','}"${name}":`),
 )
-const INDEX = Object.fromEntries(MEMBERS.map(([name], index) => [name, index])) as Record<LeafMember, number>
-const [CLOSE_BRACE, QUOTE, ZERO, MINUS] = [0x7d, 0x22, 0x30, 0x2d]
+const CLOSE_BRACE = 0x7d
+
+/** The numbers that say where the members of a leaf are: start and end of each value, alike if it is missing. */
+export const PLACES_PER_LEAF = 2 * MEMBERS.length
+
+/** The first of a member's two. */
+export const PLACE_OF = Object.fromEntries(MEMBERS.map(([name], index) => [name, 2 * index])) as Readonly<
+  Record<LeafMember, number>
+>
+
+/** The bytes before the value of a member: its name, and the comma before that. */
+export const labelLength = (member: LeafMember): number => LABELS[PLACE_OF[member] / 2]?.length ?? 0
+
+const json = new CanonicalBytes()
 
 /**
  * Reads the leaf of a row, or the line of an export, in the bytes of valid UTF-8, if it is canonical beyond
- * doubt ({@link CanonicalBytes}): every member there is, in order, and of its type. The result stays until
- * the next reading.
+ * doubt ({@link CanonicalBytes}): every member there is, in order, and of its type. Writes where they are to
+ * `places`, from `at` on. Returns the end of the leaf or line; -1 if it is not canonical beyond doubt.
+ * `isLine`: of an export.
  */
-export class LeafReader {
-  readonly #json = new CanonicalBytes()
-  /** Start and end of each member's value; 0 and 0 if it is missing. */
-  readonly #from = new Int32Array(MEMBERS.length)
-  readonly #to = new Int32Array(MEMBERS.length)
-  #bytes: Buffer = Buffer.alloc(0)
-
-  /** Returns the end of the leaf or line; -1 if it is not canonical beyond doubt. `isLine`: of an export. */
-  read(bytes: Buffer, from: number, isLine: boolean): number {
-    const found = this.#json
-    this.#bytes = bytes
-    found.bytes = bytes
-    found.at = from
-    for (let index = 0; index < KINDS.length; index += 1) if (!this.#member(index, isLine)) return -1
-    return bytes[found.at] === CLOSE_BRACE ? found.at + 1 : -1
+export function readLeaf(
+  bytes: Uint8Array,
+  from: number,
+  isLine: boolean,
+  places: Int32Array,
+  at: number,
+): number {
+  json.bytes = bytes
+  json.at = from
+  for (let index = 0; index < KINDS.length; index += 1) {
+    const [kind, label] = [KINDS[index], LABELS[index]]
+    const isThere = label !== undefined && (kind !== 'added' || isLine) && json.literal(label)
+    places[at + 2 * index] = json.at
+    if (!(isThere ? isValue(kind) : kind === 'added')) return -1
+    places[at + 2 * index + 1] = json.at
   }
+  return bytes[json.at] === CLOSE_BRACE ? json.at + 1 : -1
+}
 
-  #member(index: number, isLine: boolean): boolean {
-    const found = this.#json
-    const kind = KINDS[index]
-    const label = LABELS[index]
-    const isThere = label !== undefined && (kind !== 'added' || isLine) && found.literal(label)
-    this.#from[index] = found.at
-    const isGood = isThere ? this.#value(kind) : kind === 'added'
-    this.#to[index] = found.at
-    return isGood
-  }
-
-  #value(kind: LeafMemberKind | undefined): boolean {
-    const found = this.#json
-    if (kind === 'object') return found.object()
-    if (kind === 'integer') return found.integer()
-    return found.text() || (kind === 'text or null' && found.literal(NULL_BYTES))
-  }
-
-  /** The start of a member, with the comma before it. */
-  start(member: LeafMember): number {
-    const index = INDEX[member]
-    return (this.#from[index] ?? 0) - (LABELS[index]?.length ?? 0)
-  }
-
-  /** The end of a member. */
-  end(member: LeafMember): number {
-    return this.#to[INDEX[member]] ?? 0
-  }
-
-  has(member: LeafMember): boolean {
-    const index = INDEX[member]
-    return this.#to[index] !== this.#from[index]
-  }
-
-  text(member: LeafMember): string {
-    const index = INDEX[member]
-    return this.#bytes.toString('utf8', (this.#from[index] ?? 0) + 1, (this.#to[index] ?? 0) - 1)
-  }
-
-  textOrNull(member: LeafMember): string | null {
-    return this.#bytes[this.#from[INDEX[member]] ?? 0] === QUOTE ? this.text(member) : null
-  }
-
-  /** -1 of one that is negative. */
-  integer(member: LeafMember): number {
-    const index = INDEX[member]
-    if (this.#bytes[this.#from[index] ?? 0] === MINUS) return -1
-    const to = this.#to[index] ?? 0
-    let value = 0
-    for (let at = this.#from[index] ?? 0; at < to; at += 1) value = value * 10 + (this.#bytes[at] ?? 0) - ZERO
-    return value
-  }
+function isValue(kind: LeafMemberKind | undefined): boolean {
+  if (kind === 'object') return json.object()
+  if (kind === 'integer') return json.integer()
+  return json.text() || (kind === 'text or null' && json.literal(NULL_BYTES))
 }

@@ -1,12 +1,9 @@
+import { isUtf8 } from 'node:buffer'
 import { hash } from 'node:crypto'
 import { isObject, type UnknownRecord } from '../../support/json.ts'
-import { leafDetailOf } from '../record/draft.ts'
 import { type LeafVersion, leafVersion, type StoredRow } from '../record/leaf.ts'
 import { isInstant } from './instant.ts'
-import { type LeafMember, LeafReader } from './leaf-reader.ts'
-
-// A row takes the reader's results before it reads anything else.
-const reader = new LeafReader()
+import { type LeafMember, labelLength, PLACE_OF, PLACES_PER_LEAF, readLeaf } from './leaf-reader.ts'
 
 /** The members that an export adds to a leaf, in their order. */
 const ADDED: readonly LeafMember[] = ['principal_name', 'result', 'row_hash', 'subject_name']
@@ -17,12 +14,157 @@ type ColumnsBesideLeaf = Pick<
   'stream' | 'seq' | 'recorded_at' | 'request_id' | 'principal_id' | 'action' | 'status' | 'row_hash'
 >
 
+/** Lines that were read together, as a thread hands them over. */
+export interface LeafPage {
+  readonly bytes: Uint8Array
+  /** The start and end of each line, then the places of its members; these are 0 if it was not read. */
+  readonly places: Int32Array
+  /** The hash of each leaf in the tree. */
+  readonly hashes: Uint8Array
+}
+
+const HASH_BYTES = 32
+/** The numbers of a line in a page. */
+export const PAGE_WIDTH = 2 + PLACES_PER_LEAF
+/** No row has a shorter line. Bytes. */
+const MIN_LINE = 300
+const [LF, QUOTE, ZERO, MINUS] = [0x0a, 0x22, 0x30, 0x2d]
+
+/** Longer leaves are read in another way: no honest one is near. */
+const leafBytes = Buffer.alloc(1 + 256 * 1024)
+
 /**
- * A row whose columns were read from its leaf, which is canonical to the last byte: no other is made. So
- * nobody need compare it with its leaf, nor look at types. Does NOT say that `row_hash` is the digest of the
- * leaf. Most columns are read when they are asked for: a copy by spreading lacks them.
+ * Reads lines of an export, or leaves with their `row_hash` as a text of JSON before them (`isSealed`). Those
+ * that are canonical beyond doubt and have the right `row_hash` become rows ({@link LeafRow}). Ends with a line of
+ * an export that is too short for a row, and after `most` lines.
  */
-export class LeafRow implements StoredRow {
+export function readLeaves(
+  block: Buffer,
+  isSealed: boolean,
+  most = Math.ceil(block.length / MIN_LINE) + 1,
+): LeafPage {
+  const isText = isUtf8(block)
+  const places = new Int32Array(most * PAGE_WIDTH)
+  const hashes = Buffer.alloc(most * HASH_BYTES)
+  let count = 0
+  for (let from = 0; from < block.length && count < most; count += 1) {
+    const lf = block.indexOf(LF, from)
+    const to = lf < 0 ? block.length : lf
+    const at = count * PAGE_WIDTH
+    places[at] = from
+    places[at + 1] = to
+    const length = isText ? soundLength(block, places, at, isSealed) : 0
+    if (length === 0) places.fill(0, at + 2, at + PAGE_WIDTH)
+    // A text between: Node takes twice as long to give bytes.
+    else hashes.write(hash('sha256', leafBytes.subarray(0, length), 'binary'), count * HASH_BYTES, 'latin1')
+    from = !isSealed && to - from < MIN_LINE ? block.length : to + 1
+  }
+  return { bytes: block, places: places.subarray(0, count * PAGE_WIDTH), hashes }
+}
+
+/** Returns the length of the leaf with the byte before it, in `leafBytes`; 0 if there is any doubt about a line. */
+function soundLength(bytes: Buffer, places: Int32Array, at: number, isSealed: boolean): number {
+  const [from = 0, to = 0] = [places[at], places[at + 1]]
+  const start = isSealed ? from + SEAL_LENGTH : from
+  if (readLeaf(bytes, start, !isSealed, places, at + 2) !== to) return 0
+  if (isSealed) {
+    if (bytes[from] !== QUOTE || bytes[start - 1] !== QUOTE) return 0
+    places[at + 2 + PLACE_OF.row_hash] = from
+    places[at + 3 + PLACE_OF.row_hash] = start
+  }
+  const found = new PlacedMembers(bytes, places, at)
+  const version = found.integer('v')
+  if (version !== 1 && version !== 2) return 0
+  if (found.integer('seq') < 0 || !isInstant(found.text('recorded_at')) || !found.has('row_hash')) return 0
+  if (!isSealed) {
+    const result = found.has('result') ? found.text('result') : null
+    if (result !== (found.text('action').startsWith('mcp_') ? found.text('status') : null)) return 0
+  }
+  const length = found.copyLeaf(start, to)
+  return length > 1 && hash('sha256', leafBytes.subarray(1, length)) === found.text('row_hash') ? length : 0
+}
+
+/** A digest of 64 characters as a text of JSON. */
+const SEAL_LENGTH = 66
+
+/** The members of a line that was read. */
+export class PlacedMembers {
+  readonly #bytes: Buffer
+  readonly #places: Int32Array
+  /** The first of its numbers. */
+  readonly #at: number
+
+  constructor(bytes: Buffer, places: Int32Array, at: number) {
+    this.#bytes = bytes
+    this.#places = places
+    this.#at = at
+  }
+
+  from(member: LeafMember): number {
+    return this.#places[this.#at + 2 + PLACE_OF[member]] ?? 0
+  }
+
+  to(member: LeafMember): number {
+    return this.#places[this.#at + 3 + PLACE_OF[member]] ?? 0
+  }
+
+  /** The line of an export that it was read from. */
+  get line(): string {
+    return this.#bytes.toString('utf8', this.#places[this.#at], this.#places[this.#at + 1])
+  }
+
+  get leaf(): string {
+    const length = this.copyLeaf(this.from('action') - labelLength('action'), this.#places[this.#at + 1] ?? 0)
+    return leafBytes.toString('utf8', 1, length)
+  }
+
+  has(member: LeafMember): boolean {
+    return this.from(member) !== this.to(member)
+  }
+
+  text(member: LeafMember): string {
+    return this.#bytes.toString('utf8', this.from(member) + 1, this.to(member) - 1)
+  }
+
+  textOrNull(member: LeafMember): string | null {
+    return this.#bytes[this.from(member)] === QUOTE ? this.text(member) : null
+  }
+
+  json(member: LeafMember): string {
+    return this.#bytes.toString('utf8', this.from(member), this.to(member))
+  }
+
+  /** -1 of one that is negative. */
+  integer(member: LeafMember): number {
+    const [from, to] = [this.from(member), this.to(member)]
+    if (this.#bytes[from] === MINUS) return -1
+    let value = 0
+    for (let at = from; at < to; at += 1) value = value * 10 + (this.#bytes[at] ?? 0) - ZERO
+    return value
+  }
+
+  /** Copies a leaf without what an export adds behind a zero. Returns the length of both; 0 if it is too long. */
+  copyLeaf(from: number, to: number): number {
+    const [bytes, start] = [this.#bytes, this.from('action')]
+    if (to - from >= leafBytes.length) return 0
+    let [length, behind] = [1, from]
+    for (const member of ADDED) {
+      const first = this.from(member)
+      // The digest may stand before the leaf.
+      if (first < start || !this.has(member)) continue
+      length += bytes.copy(leafBytes, length, behind, first - labelLength(member))
+      behind = this.to(member)
+    }
+    return length + bytes.copy(leafBytes, length, behind, to)
+  }
+}
+
+/**
+ * A row whose columns were read from its leaf, which is canonical to the last byte, and of which `row_hash` is
+ * the digest: no other is made. So nobody need compare it with its leaf, nor look at types. Most columns are
+ * read when they are asked for: a copy by spreading lacks them.
+ */
+export class LeafRow extends PlacedMembers implements StoredRow {
   readonly stream: string
   readonly seq: number
   readonly action: string
@@ -31,117 +173,101 @@ export class LeafRow implements StoredRow {
   readonly prev_hash: string
   readonly row_hash: string
   readonly v: LeafVersion
-  /** The leaf, as UTF-8. */
-  readonly bytes: Buffer
-  #fields: UnknownRecord | null = null
+  readonly #hashes: Buffer
+  readonly #hashAt: number
+  #detail: UnknownRecord | null = null
 
-  private constructor(rowHash: string, bytes: Buffer, from: number, to: number) {
-    this.stream = reader.text('stream')
-    this.seq = reader.integer('seq')
-    this.action = reader.text('action')
-    this.status = reader.text('status')
-    this.request_id = reader.textOrNull('request_id')
-    this.prev_hash = reader.text('prev_hash')
-    this.row_hash = rowHash
-    this.v = reader.integer('v') === 1 ? 1 : 2
-    this.bytes = bytes.subarray(from, withoutAdded(bytes, from, to))
+  private constructor(bytes: Buffer, places: Int32Array, at: number, hashes: Buffer) {
+    super(bytes, places, at)
+    this.#hashes = hashes
+    this.#hashAt = (at / PAGE_WIDTH) * HASH_BYTES
+    this.stream = this.text('stream')
+    this.seq = this.integer('seq')
+    this.action = this.text('action')
+    this.status = this.text('status')
+    this.request_id = this.textOrNull('request_id')
+    this.prev_hash = this.text('prev_hash')
+    this.row_hash = this.text('row_hash')
+    this.v = this.integer('v') === 1 ? 1 : 2
   }
 
-  /**
-   * Reads a leaf, in valid UTF-8; null if it is not canonical beyond doubt, or differs from the columns
-   * stored alongside it.
-   */
+  /** The rows of a page; bytes of those lines that must be looked at otherwise. */
+  static *ofPage({ bytes: all, places, hashes }: LeafPage): Generator<LeafRow | Buffer> {
+    const bytes = Buffer.from(all.buffer, all.byteOffset, all.byteLength)
+    const ofTree = Buffer.from(hashes.buffer, hashes.byteOffset, hashes.byteLength)
+    for (let at = 0; at < places.length; at += PAGE_WIDTH)
+      yield places[at + 3] === 0
+        ? bytes.subarray(places[at], places[at + 1])
+        : new LeafRow(bytes, places, at, ofTree)
+  }
+
+  /** The hash of the leaf in the tree. */
+  get leafHash(): Buffer {
+    return this.#hashes.subarray(this.#hashAt, this.#hashAt + HASH_BYTES)
+  }
+
+  /** Reads a leaf; null if there is any doubt about it, or it differs from the columns stored alongside it. */
   static ofLeaf(leaf: Buffer, stored: ColumnsBesideLeaf): LeafRow | null {
-    if (reader.read(leaf, 0, false) !== leaf.length || !isKnown()) return null
-    if (reader.text('recorded_at') !== stored.recorded_at) return null
-    if (reader.textOrNull('principal_id') !== stored.principal_id) return null
-    const row = new LeafRow(stored.row_hash, leaf, 0, leaf.length)
-    const { stream, seq, action, status, request_id: id } = row
+    const block = Buffer.concat([Buffer.from(JSON.stringify(stored.row_hash) ?? ''), leaf])
+    const [row, more] = LeafRow.ofPage(readLeaves(block, true, 2))
+    if (!(row instanceof LeafRow) || more) return null
+    const { stream, seq, action, status, request_id: id, recorded_at: at, principal_id: who } = row
     const isSame = stream === stored.stream && seq === stored.seq && action === stored.action
-    return isSame && status === stored.status && id === stored.request_id ? row : null
+    const isToo = status === stored.status && id === stored.request_id && row.row_hash === stored.row_hash
+    return isSame && isToo && at === stored.recorded_at && who === stored.principal_id ? row : null
   }
 
-  /**
-   * Reads a line of an export, in valid UTF-8, without its line feed; null if it is not canonical beyond
-   * doubt. The bytes of a line that was read are the row's: it moves them.
-   */
-  static ofLine(bytes: Buffer, from: number, to: number): LeafRow | null {
-    if (reader.read(bytes, from, true) !== to || !isKnown() || !reader.has('row_hash')) return null
-    const result = reader.has('result') ? reader.text('result') : null
-    const expected = reader.text('action').startsWith('mcp_') ? reader.text('status') : null
-    return result === expected ? new LeafRow(reader.text('row_hash'), bytes, from, to) : null
-  }
-
-  /** Hex SHA-256 of the leaf. */
-  digest(): string {
-    return hash('sha256', this.bytes)
-  }
-
-  /** The members of the leaf, detail as an object. */
-  get fields(): UnknownRecord {
-    if (this.#fields === null) {
-      const parsed: unknown = JSON.parse(this.leaf)
-      this.#fields = isObject(parsed) ? parsed : {}
+  /** The members of `detail`. */
+  get members(): UnknownRecord {
+    if (this.#detail === null) {
+      const parsed: unknown = JSON.parse(this.detail)
+      this.#detail = isObject(parsed) ? parsed : {}
     }
-    return this.#fields
-  }
-
-  get leaf(): string {
-    return this.bytes.toString()
+    return this.#detail
   }
 
   get detail(): string {
-    return leafDetailOf(this.leaf)
+    return this.json('detail')
   }
 
   get principal_id(): string | null {
-    return this.#nullable('principal_id')
+    return this.textOrNull('principal_id')
   }
 
   get principal_type(): string | null {
-    return this.#nullable('principal_type')
+    return this.textOrNull('principal_type')
   }
 
   get recorded_at(): string {
-    return this.#text('recorded_at')
+    return this.text('recorded_at')
   }
 
   get tool(): string | null {
-    return this.#nullable('tool')
+    return this.textOrNull('tool')
   }
 
   get model(): string | null {
-    return this.#nullable('model')
+    return this.textOrNull('model')
   }
 
   get provider(): string | null {
-    return this.#nullable('provider')
+    return this.textOrNull('provider')
   }
 
   get cert_thumbprint(): string | null {
-    return this.#nullable('cert_thumbprint')
+    return this.textOrNull('cert_thumbprint')
   }
 
   get dpop_jkt(): string | null {
-    return this.#nullable('dpop_jkt')
+    return this.textOrNull('dpop_jkt')
   }
 
   get config_digest(): string {
-    return this.#text('config_digest')
+    return this.text('config_digest')
   }
 
   get version(): string {
-    return this.#text('version')
-  }
-
-  // Proven by the reader: texts, or null.
-  #text(name: LeafMember): string {
-    return String(this.fields[name])
-  }
-
-  #nullable(name: LeafMember): string | null {
-    const value = this.fields[name]
-    return typeof value === 'string' ? value : null
+    return this.text('version')
   }
 }
 
@@ -151,26 +277,4 @@ export function rowLeafVersion(row: StoredRow): LeafVersion | null {
   // SQLite keeps bytes if somebody has put them in the place of a text.
   const leaf: unknown = row.leaf
   return typeof leaf === 'string' ? leafVersion(leaf) : null
-}
-
-/** True if the leaf has a known version, a place that a row can have, and a valid time. */
-const isKnown = (): boolean => {
-  const version = reader.integer('v')
-  return (
-    (version === 1 || version === 2) && reader.integer('seq') >= 0 && isInstant(reader.text('recorded_at'))
-  )
-}
-
-/** Closes the gaps that the added members leave. Returns the new end of the leaf. */
-function withoutAdded(bytes: Buffer, from: number, to: number): number {
-  let [end, behind] = [from, from]
-  for (const member of ADDED) {
-    if (!reader.has(member)) continue
-    const start = reader.start(member)
-    if (end !== behind) bytes.copyWithin(end, behind, start)
-    end += start - behind
-    behind = reader.end(member)
-  }
-  if (end !== behind) bytes.copyWithin(end, behind, to)
-  return end + to - behind
 }

@@ -15,9 +15,18 @@ export type CsvForm = 1 | 2
 export const csvLine = (row: StoredRow, form: CsvForm = 2): string =>
   `${SHOWN_COLUMNS.map((name) => cell(row[name], form)).join(',')}\r\n`
 
+/** Texts that neither form changes, but for quotation marks around them. */
+const HARMLESS = /^[\w{[/:.][\x20-\x3a\x3c-\x7e]*$/
+
 function cell(value: string | number | null, form: CsvForm): string {
   const text = value === null ? '' : String(value)
-  const defused = typeof value !== 'string' ? text : form === 1 ? defusedOnce(text) : defusedWhole(text)
+  const defused = HARMLESS.test(text)
+    ? text
+    : typeof value !== 'string'
+      ? text
+      : form === 1
+        ? defusedOnce(text)
+        : defusedWhole(text)
   return /[",\r\n]/.test(defused) ? `"${defused.replaceAll('"', '""')}"` : defused
 }
 

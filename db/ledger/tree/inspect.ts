@@ -5,6 +5,7 @@ import {
   NO_STAMPS,
   type SignedCheckpoint,
   type StampTally,
+  sinceFaults,
   type WitnessSummary,
   witnessesOf,
 } from './trusted.ts'
@@ -71,6 +72,7 @@ export function inspectTree(stored: StoredLog | null, trusted: LogTrust): TreeIn
   /** Rows of the largest checkpoint met, and of the largest that a trusted key has signed. */
   const odd = stored && standingFault(stored.standing)
   if (odd !== null) fault(odd)
+  for (const sentence of sinceFaults(trusted, stored?.keys ?? [])) fault(sentence)
   let [largest, signed] = [-1, 0]
   /** True if a trusted key signed the last stored one: rows cut off may be sealed by another. */
   let isOwnSigned = true
@@ -155,7 +157,7 @@ export function inspectTree(stored: StoredLog | null, trusted: LogTrust): TreeIn
       stamps,
     }
   }
-  return { add: (leaf) => walk.add(leaf), verdict: async () => conclude(await walked()) }
+  return { add: (hash) => walk.add(hash), verdict: async () => conclude(await walked()) }
 }
 
 /** A tree that does not stand where its newest checkpoint was signed is sealed no more. */

@@ -183,9 +183,9 @@ export function growTree(
   ]
 }
 
-/** The edge of the tree in force at the end of what is archived: a walk over the rows that are left begins there. */
-export async function treeStart(db: TreeDatabase): Promise<TreeStart> {
-  const [{ size }, tree] = [await archiveBoundary(db), await currentTree(db)]
+/** The edge of the tree in force at a size: a walk over the rows behind it begins there. */
+export async function treeStart(db: TreeDatabase, size: number): Promise<TreeStart> {
+  const tree = await currentTree(db)
   return { size, edge: await readEdge(tileReader(db, tree?.tree ?? 0), size) }
 }
 

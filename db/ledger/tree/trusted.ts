@@ -6,6 +6,8 @@ export interface LogTrust {
   readonly keys: readonly VerifierKey[]
   readonly witnesses: readonly VerifierKey[]
   readonly checkpoints: readonly SignedCheckpoint[]
+  /** One of the checkpoints: only what came behind it is verified. */
+  readonly since?: SignedCheckpoint | undefined
   /** Absent: time stamps are not checked. */
   readonly stamps?: StampWatch
 }
@@ -67,6 +69,21 @@ export const parseSignedCheckpoints = (text: string): readonly SignedCheckpoint[
 
 export const isSignedBy = (note: SignedNote, keys: readonly VerifierKey[]): boolean =>
   keys.some((key) => verifyNoteSignature(note, key).good)
+
+/** Faults of the checkpoint that a verification begins behind, each as a sentence. `own`: the log's keys. */
+export function sinceFaults(
+  { since, keys, witnesses }: LogTrust,
+  own: readonly VerifierKey[],
+): readonly string[] {
+  if (!since) return []
+  const what = `the kept checkpoint of ${since.size} rows`
+  const signs = isSignedBy(since.note, keys.length > 0 ? keys : own)
+  const silent = witnesses.filter((key) => witnessesOf(since, [key]).length === 0)
+  return [
+    ...(signs ? [] : [`${what} is not signed by ${keys.length > 0 ? 'the key that was given' : 'its log'}`]),
+    ...silent.map(({ name }) => `${what} is not cosigned by the witness ${name}`),
+  ]
+}
 
 export interface WitnessSummary {
   readonly name: string

@@ -83,8 +83,8 @@ export interface TreeWalkResult {
 
 /** Holds rows against the stored parts of their tree, in one pass, in memory of the tree's height. */
 export interface TreeWalk {
-  /** Returns a promise if something must be read first. */
-  add(leaf: string | Uint8Array): Promise<void> | undefined
+  /** Takes the hash of the next leaf. Returns a promise if something must be read first. */
+  add(hash: Buffer): Promise<void> | undefined
   end(): Promise<TreeWalkResult>
 }
 
@@ -157,20 +157,28 @@ export function treeWalk({ checkpoints, tiles: stored, start = EMPTY_START }: St
     }
   }
 
+  /** Meets the checkpoints of no more rows than there were before the first. */
+  async function begin(hash: Buffer): Promise<void> {
+    await meet()
+    await add(hash)
+  }
+
+  function add(hash: Buffer): Promise<void> | undefined {
+    if (claimed === undefined) return begin(hash)
+    tree.addHash(hash)
+    // Most rows complete no tile and end no checkpoint: nothing is waited for.
+    const meets = claimed !== null && claimed.size <= tree.size
+    const last = levels[0] ?? []
+    if (meets || last.length + 1 === TILE_WIDTH || tree.size === stored?.size) return grow(hash)
+    if (isTiled()) {
+      levels[0] = last
+      last.push(hash)
+    }
+    return undefined
+  }
+
   return {
-    add: (leaf) => {
-      const hash = leafHash(leaf)
-      tree.addHash(hash)
-      // Most rows complete no tile and end no checkpoint: nothing is waited for.
-      const meets = claimed === undefined || (claimed !== null && claimed.size <= tree.size)
-      const last = levels[0] ?? []
-      if (meets || last.length + 1 === TILE_WIDTH || tree.size === stored?.size) return grow(hash)
-      if (isTiled()) {
-        levels[0] = last
-        last.push(hash)
-      }
-      return undefined
-    },
+    add,
     end: async () => {
       await meet()
       return { rows: tree.size, checkpoints: fitting, tiles: whole, newest, problem, beyond: claimed ?? null }

@@ -1,6 +1,7 @@
 import type { DigestedState } from '../authority/ledger-state.ts'
 import { LeafRow, rowLeafVersion } from '../canonical/leaf-row.ts'
 import type { StoredRow } from '../record/leaf.ts'
+import { leafHash } from '../tree/hashes.ts'
 import type { TreeInspection, TreeVerdict } from '../tree/inspect.ts'
 import { type DecisionRecomputer, isSound, type RecomputationReport, recomputer } from './recompute.ts'
 import { chainVerifier, type DamagedRow, type LedgerVerdict } from './verify.ts'
@@ -33,7 +34,21 @@ export function exitCodeOf({
   return authority && !isSound(authority) ? 5 : 0
 }
 
-export type RowSource = AsyncIterable<StoredRow | DamagedRow> | Iterable<StoredRow | DamagedRow>
+/** Says how many rows are archived. */
+export const unreadSegments = (rows: number, segments: number): string =>
+  `not read: ${rows} rows in ${segments} segment${segments === 1 ? '' : 's'} of the archive`
+
+/** Shows the progress of rows. `total`: how many come, as far as that is known. The same rows. */
+export type ShowRows = (rows: RowSource, total?: number | ((done: number) => number)) => RowSource
+
+/** Rows one after the other, or page by page. */
+export type RowSource = AsyncIterable<RowOrPage> | Iterable<RowOrPage>
+
+type RowOrPage = StoredRow | DamagedRow | readonly (StoredRow | DamagedRow)[]
+
+export const pageOf = (next: RowOrPage): readonly (StoredRow | DamagedRow)[] => (isPage(next) ? next : [next])
+
+const isPage = (next: RowOrPage): next is readonly (StoredRow | DamagedRow)[] => Array.isArray(next)
 
 interface InspectRowsOptions {
   /** True: recompute decisions. */
@@ -56,15 +71,16 @@ export async function inspectRows(
 ): Promise<LedgerInspection> {
   const chains = chainVerifier({ tail: isTail, streams: before?.state.streams })
   const findings: string[] = []
-  for await (const row of rows) {
-    if (!chains.add(row) || 'damaged' in row) break
-    if (row.seq === 1 && !mayBegin(row))
-      findings.push(`stream ${row.stream} does not begin with service.started`)
-    if (authority) walk.add(row)
-    onRow?.(row)
-    const read = tree?.add(row instanceof LeafRow ? row.bytes : row.leaf)
-    if (read) await read
-  }
+  reading: for await (const next of rows)
+    for (const row of pageOf(next)) {
+      if (!chains.add(row) || 'damaged' in row) break reading
+      if (row.seq === 1 && !mayBegin(row))
+        findings.push(`stream ${row.stream} does not begin with service.started`)
+      if (authority) walk.add(row)
+      onRow?.(row)
+      const read = tree?.add(row instanceof LeafRow ? row.leafHash : leafHash(row.leaf))
+      if (read) await read
+    }
   const verdict = chains.verdict()
   if (verdict.ok && before && !walk.hasProven(before.state.leaf))
     findings.push(`no row says the state before leaf ${before.state.leaf}`)

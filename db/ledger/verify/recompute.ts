@@ -183,21 +183,38 @@ const FAR_STATE = 'a state of rows that were not walked'
 
 const OLD: RecomputationFault = { notRecomputable: 'of version 1' }
 
-/** Finds the leaves of which rows of an export say the state. `blocks`: of whole lines. */
-export async function statesSaidIn(blocks: AsyncIterable<Buffer>): Promise<ReadonlySet<number>> {
-  const leaves = new Set<number>()
-  for await (const block of blocks)
+/** Finds the leaves of which rows of an export say the state. */
+export async function statesSaidIn(chunks: AsyncIterable<Buffer>): Promise<ReadonlySet<number>> {
+  const said = new StatesSaid()
+  for await (const chunk of chunks) said.see(chunk)
+  return said.leaves
+}
+
+/** The same, chunk by chunk. */
+export class StatesSaid {
+  readonly leaves = new Set<number>()
+  /** The end of the chunk before: a row may lie in both. */
+  #rest: Buffer = Buffer.alloc(0)
+
+  see(chunk: Buffer): void {
+    const head = Buffer.concat([this.#rest, chunk.subarray(0, MAX_STATE_ROW)])
+    this.#find(head)
+    this.#find(chunk)
+    this.#rest = Buffer.from((chunk.length < MAX_STATE_ROW ? head : chunk).subarray(-MAX_STATE_ROW))
+  }
+
+  #find(block: Buffer): void {
     for (let at = block.indexOf(SAYS_STATE); at >= 0; at = block.indexOf(SAYS_STATE, at + 1)) {
-      const detail = block.toString('latin1', at, at + SAYS_STATE.length + MAX_STATE_DETAIL)
+      const detail = block.toString('latin1', at, at + MAX_STATE_ROW)
       const [, leaf] = /"detail":\{"leaf":([0-9]{1,16}),/.exec(detail) ?? []
-      if (leaf !== undefined && leaves.size < MAX_STATES_SAID) leaves.add(Number(leaf))
+      if (leaf !== undefined && this.leaves.size < MAX_STATES_SAID) this.leaves.add(Number(leaf))
     }
-  return leaves
+  }
 }
 
 const SAYS_STATE = Buffer.from(`"action":"${STATE_ACTION}"`)
-/** The detail stands behind two short members. */
-const MAX_STATE_DETAIL = 400
+/** The bytes from the action to the leaf: the detail stands behind two short members. */
+const MAX_STATE_ROW = SAYS_STATE.length + 400
 /** A day each, for three hundred years. */
 const MAX_STATES_SAID = 100_000
 
@@ -211,6 +228,6 @@ export function readState(text: string): DigestedState | null {
 
 function membersOf(row: StoredRow): UnknownRecord {
   // Proven by the verifier: the canonical text of an object.
-  const members: unknown = row instanceof LeafRow ? row.fields.detail : JSON.parse(row.detail)
+  const members: unknown = row instanceof LeafRow ? row.members : JSON.parse(row.detail)
   return isObject(members) ? members : {}
 }

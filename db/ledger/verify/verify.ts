@@ -30,9 +30,9 @@ export interface LedgerVerdict {
 }
 
 interface ChainPosition {
-  readonly seq: number
-  readonly hash: string
-  readonly version: LeafVersion
+  seq: number
+  hash: string
+  version: LeafVersion
 }
 
 /**
@@ -68,7 +68,7 @@ interface ChainStart {
 }
 
 export function chainVerifier({ tail = false, streams = {} }: ChainStart = {}): ChainVerifier {
-  const heads = new Map(
+  const heads = new Map<string, ChainPosition>(
     Object.entries(streams).map(([stream, [seq, hash, version]]) => [stream, { seq, hash, version }]),
   )
   const begun = new Set<string>()
@@ -80,9 +80,15 @@ export function chainVerifier({ tail = false, streams = {} }: ChainStart = {}): 
     bad = 'damaged' in row ? placed(row) : problemOf(row)
     if (bad || 'damaged' in row) return false
     const version = rowLeafVersion(row) ?? 1
-    heads.set(row.stream, { seq: row.seq, hash: row.row_hash, version })
-    begun.add(row.stream)
-    lastStream = row.stream
+    const { stream, seq, row_hash: hash } = row
+    const head = heads.get(stream)
+    if (head) {
+      head.seq = seq
+      head.hash = hash
+      head.version = version
+    } else heads.set(stream, { seq, hash, version })
+    if (stream !== lastStream || rows === 0) begun.add(stream)
+    lastStream = stream
     rows += 1
     open.see(row)
     return true
@@ -107,7 +113,7 @@ export function chainVerifier({ tail = false, streams = {} }: ChainStart = {}): 
   return { add, verdict }
 }
 
-const BEFORE_FIRST: ChainPosition = { seq: 0, hash: GENESIS_HASH, version: 1 }
+const BEFORE_FIRST: Readonly<ChainPosition> = { seq: 0, hash: GENESIS_HASH, version: 1 }
 
 const beforeTail = ({ seq, prev_hash: hash }: StoredRow): ChainPosition => ({
   seq: seq - 1,
@@ -115,7 +121,7 @@ const beforeTail = ({ seq, prev_hash: hash }: StoredRow): ChainPosition => ({
   version: 1,
 })
 
-function outOfPlace({ stream, seq }: StoredRow, { seq: last }: ChainPosition): BadRow | null {
+function outOfPlace({ stream, seq }: StoredRow, { seq: last }: Readonly<ChainPosition>): BadRow | null {
   if (!Number.isSafeInteger(seq)) return { stream, seq: last + 1, problem: `is numbered ${seq}` }
   if (seq === last + 1) return null
   if (seq > last) return { stream, seq: last + 1, problem: `is missing: ${last} is followed by ${seq}` }
@@ -126,14 +132,14 @@ function outOfPlace({ stream, seq }: StoredRow, { seq: last }: ChainPosition): B
   }
 }
 
-function rowProblem(row: StoredRow, before: ChainPosition): BadRow | null {
+function rowProblem(row: StoredRow, before: Readonly<ChainPosition>): BadRow | null {
   const { stream, seq } = row
   const bad = (problem: string): BadRow => ({ stream, seq, problem })
   const version = rowLeafVersion(row)
   const isRead = row instanceof LeafRow
   if (version === null || !(isRead || leafOf(row, version) === row.leaf))
     return bad('was changed: its columns and its leaf do not say the same')
-  if ((isRead ? row.digest() : hashOf(row.leaf)) !== row.row_hash)
+  if (!isRead && hashOf(row.leaf) !== row.row_hash)
     return bad('was changed: row_hash is not the digest of its leaf')
   if (row.prev_hash !== before.hash)
     return bad(`does not follow ${before.seq}: prev_hash is not its row_hash`)

@@ -40,7 +40,8 @@ const bytesOf = (column: string): string =>
   column.replace('prev_hash', 'prev_sha256').replace('row_hash', 'row_sha256')
 const hex = (column: string): string => `encode(${bytesOf(column)}, 'hex')`
 
-const MADE = leafSql({
+/** The leaf of a row of the table that has none. */
+export const LEAF_OF_COLUMNS = leafSql({
   json,
   hash: (column) => `coalesce('"' || ${hex(column)} || '"', 'null')`,
   object: (column) => column,
@@ -48,7 +49,7 @@ const MADE = leafSql({
 })
 
 // A row of both forms, or of neither, has no leaf that is right.
-const LEAF = `case when leaf is null and num_nonnulls(prev_hash, row_hash) = 0 then ${MADE}
+const LEAF = `case when leaf is null and num_nonnulls(prev_hash, row_hash) = 0 then ${LEAF_OF_COLUMNS}
   when leaf is not null and num_nonnulls(${[...TEXTS, ...HASHES].join(', ')}) = 0 then leaf else 'null' end`
 
 const ofEither = (column: string, of: string, former: string): string =>

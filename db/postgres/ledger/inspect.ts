@@ -1,6 +1,6 @@
 import { type Kysely, sql } from 'kysely'
 import { type AuthorityTables, comparedTables } from '../../ledger/authority/compare.ts'
-import { exportedLines, ledgerRows } from '../../ledger/read/read.ts'
+import { exportedLines } from '../../ledger/read/read.ts'
 import type { StoredRow } from '../../ledger/record/leaf.ts'
 import { stampsBetween, stampsBySize } from '../../ledger/tree/anchored.ts'
 import { inspectTree, type StoredLog, type StoredStanding } from '../../ledger/tree/inspect.ts'
@@ -21,15 +21,15 @@ import {
   parseSignedCheckpoint,
   type SignedCheckpoint,
 } from '../../ledger/tree/trusted.ts'
-import { inspectRows, type LedgerInspection, type RowSource } from '../../ledger/verify/inspect.ts'
-import { chainStartOf, KeptWatch, keptRows } from '../../ledger/verify/kept.ts'
+import { inspectRows, type LedgerInspection, type ShowRows } from '../../ledger/verify/inspect.ts'
+import { chainStartOf, KeptWatch, keptRows, NO_STATES, rowsSince } from '../../ledger/verify/kept.ts'
 import { recomputer } from '../../ledger/verify/recompute.ts'
 import { migrationState } from '../../migrate.ts'
 import type { DatabaseSchema } from '../../schema.ts'
 import { AUTHORITY_TABLES, authorityTablesOf, type TableRow } from '../../stored-authority.ts'
 import { POSTGRES_MIGRATIONS } from '../database.ts'
 import { openReadConnections } from '../reading.ts'
-import { placedPages } from './placed-rows.ts'
+import { agreeingPages, placedPages } from './placed-rows.ts'
 import { postgresSchemaProblem } from './schema.ts'
 
 type StoredLogDatabase = Kysely<DatabaseSchema>
@@ -101,7 +101,7 @@ async function* checkpoints(
  */
 export async function inspectPostgres(
   url: string,
-  shown: (rows: RowSource) => RowSource,
+  shown: ShowRows,
   trusted: LogTrust = NO_LOG_TRUST,
 ): Promise<LedgerInspection> {
   const { pool, kysely } = openReadConnections(url)
@@ -111,7 +111,7 @@ export async function inspectPostgres(
       .transaction()
       .setIsolationLevel('repeatable read')
       .setAccessMode('read only')
-      .execute((db) => inspectSnapshot(db, shown, trusted))
+      .execute((db) => inspectSnapshot(db, problem === null, shown, trusted))
     return { ...inspection, findings: [...inspection.findings, ...(problem === null ? [] : [problem])] }
   } finally {
     await kysely.destroy()
@@ -120,34 +120,43 @@ export async function inspectPostgres(
 
 async function inspectSnapshot(
   db: StoredLogDatabase,
-  shown: (rows: RowSource) => RowSource,
+  isOurForm: boolean,
+  shown: ShowRows,
   trusted: LogTrust,
 ): Promise<LedgerInspection> {
-  const kept = (await isOfThisVersion(db)) ? await keptRows(db) : null
+  const isOurs = await isOfThisVersion(db)
+  const { since } = trusted
+  if (since && !isOurs) throw new Error(NO_STATES)
+  const kept = since ? await rowsSince(db, since) : isOurs ? await keptRows(db) : null
   const watch = new KeptWatch(kept)
   const before = kept?.before ?? undefined
   const walk = recomputer({ before, due: await storedStateLeaves(db) })
-  const rows = ledgerRows(db, { pages: placedPages, ...(kept && { after: kept.after }) })
+  const read = isOurs && isOurForm ? agreeingPages : placedPages
+  const rows = read(db, new AbortController().signal, kept?.after)
   const found = await postgresStoredLog(db)
-  const stored = found && kept ? { ...found, start: await treeStart(db) } : found
+  const stored = found && kept ? { ...found, start: await treeStart(db, kept.size) } : found
   const tree = stored || !isEmptyLogTrust(trusted) ? inspectTree(stored, trusted) : undefined
   const onRow = (row: StoredRow): void => watch.see(row)
-  const inspected = await inspectRows(shown(rows), { ...chainStartOf(kept), onRow, walk, tree })
+  const total = Math.max(0, (found?.standing.place ?? 0) - (kept?.after ?? 0))
+  const inspected = await inspectRows(shown(rows, total), { ...chainStartOf(kept), onRow, walk, tree })
   const { verdict } = inspected
   const inspection = verdict.ok
     ? { ...inspected, findings: [...inspected.findings, ...watch.findings()] }
     : inspected
   // A read that failed has ended the transaction, and nothing else can be read.
-  const tables = verdict.ok && (await isOfThisVersion(db)) ? await readAuthorityTables(db) : null
+  const tables = verdict.ok && isOurs ? await readAuthorityTables(db) : null
   // Tables without anybody let nobody in: these are of a ledger that was put here by itself.
   if (tables && tables.principals.length + tables.resources.length === 0)
-    return { ...inspection, notes: ['not compared: the tables next to the ledger, which are empty'] }
+    return {
+      ...inspection,
+      notes: [...watch.notes(since), 'not compared: the tables next to the ledger, which are empty'],
+    }
   const replay = verdict.ok && !(kept && !before) ? walk.replay : null
   const { findings, notes } = comparedTables(replay, tables, verdict.rows, Date.now())
   return {
     ...inspection,
     findings: [...inspection.findings, ...findings],
-    notes: [...watch.notes(), ...notes],
+    notes: [...watch.notes(since), ...notes],
   }
 }
 

@@ -1,8 +1,6 @@
-import { isUtf8 } from 'node:buffer'
 import type SQLite from 'better-sqlite3'
 import { Kysely, SqliteDialect } from 'kysely'
 import { type AuthorityTables, comparedTables } from '../../ledger/authority/compare.ts'
-import { LeafRow } from '../../ledger/canonical/leaf-row.ts'
 import { MAIN_STREAM, type StoredRow } from '../../ledger/record/leaf.ts'
 import { stampsBySize } from '../../ledger/tree/anchored.ts'
 import { checkpointText } from '../../ledger/tree/checkpoint.ts'
@@ -16,17 +14,17 @@ import {
   parseSignedCheckpoint,
   type SignedCheckpoint,
 } from '../../ledger/tree/trusted.ts'
-import { inspectRows, type LedgerInspection, type RowSource } from '../../ledger/verify/inspect.ts'
-import { chainStartOf, KeptWatch, keptRows } from '../../ledger/verify/kept.ts'
+import { inspectRows, type LedgerInspection, type ShowRows } from '../../ledger/verify/inspect.ts'
+import { chainStartOf, KeptWatch, keptRows, NO_STATES, rowsSince } from '../../ledger/verify/kept.ts'
 import { recomputer } from '../../ledger/verify/recompute.ts'
 import type { DamagedRow } from '../../ledger/verify/verify.ts'
 import type { DatabaseSchema } from '../../schema.ts'
 import { SQLITE_MIGRATIONS } from '../migrations.ts'
-import { LEAF_OF_ROW } from './form/columns.ts'
 import { type AuditSchema, sqliteSchemaProblem } from './form/schema.ts'
 import { expectedAuditSchema } from './form/schema-expected.ts'
 import { headProblem, readHead } from './head-file.ts'
-import { AUDIT_LOG_COLUMNS, liveRows, openReadOnly, ROWS_PER_PAGE, rowsAfter } from './rows.ts'
+import { leafRowsAfter, newestSeq, rowPages } from './row-pages.ts'
+import { liveRows, openReadOnly, rowsAfter } from './rows.ts'
 import { readAuthorityTables, viewsInPlaceOfTables } from './tables.ts'
 
 interface TreeRow extends StoredStanding {
@@ -115,43 +113,6 @@ function storedStateLeaves(db: SQLite.Database): ReadonlySet<number> {
   return new Set(db.prepare<[], number>('select leaf from audit_states').pluck().all())
 }
 
-interface RowWithLeafBytes extends Omit<StoredRow, 'leaf'> {
-  /** Null if the leaf is no text. */
-  readonly leaf: Buffer | null
-}
-
-const BESIDE = `'${MAIN_STREAM}' as stream, seq, recorded_at, request_id, principal_id, action, status, row_hash`
-
-/**
- * Reads only the leaf and the columns beside it, several times faster. For a schema of this version: there the
- * view makes every other column of the leaf, or the leaf of them. Another kind of row is read through the view.
- */
-export function* leafRowsAfter(
-  db: SQLite.Database,
-  after: number | null,
-): Generator<StoredRow, number | null> {
-  const select = `select ${BESIDE}, iif(typeof(leaf) = 'text', cast(${LEAF_OF_ROW} as blob), null) as leaf from audit_rows`
-  const first = db.prepare<[], RowWithLeafBytes>(`${select} order by seq limit ${ROWS_PER_PAGE}`)
-  const next = db.prepare<[number], RowWithLeafBytes>(
-    `${select} where seq > ? order by seq limit ${ROWS_PER_PAGE}`,
-  )
-  const whole = db.prepare<[number], StoredRow>(`select ${AUDIT_LOG_COLUMNS} from audit_log where seq = ?`)
-  let last = after
-  for (;;) {
-    // The first page from the very beginning, wherever a row was put.
-    const page = last === null ? first.all() : next.all(last)
-    for (const beside of page) {
-      last = beside.seq
-      const row = readLeaf(beside) ?? whole.get(last)
-      if (row) yield row
-    }
-    if (page.length < ROWS_PER_PAGE) return last
-  }
-}
-
-const readLeaf = (beside: RowWithLeafBytes): LeafRow | null =>
-  beside.leaf !== null && isUtf8(beside.leaf) ? LeafRow.ofLeaf(beside.leaf, beside) : null
-
 /**
  * Verifies a database, also while it is written: chains, audit schema, noted head, decisions, and the tables
  * they rest on. `at`: ms since the epoch. `shown`: for progress. Throws if the file has no ledger.
@@ -159,7 +120,7 @@ const readLeaf = (beside: RowWithLeafBytes): LeafRow | null =>
 export async function inspectDatabase(
   file: string,
   at: number,
-  shown: (rows: Iterable<StoredRow | DamagedRow>) => RowSource,
+  shown: ShowRows,
   trusted: LogTrust = NO_LOG_TRUST,
 ): Promise<LedgerInspection> {
   const db = openReadOnly(file)
@@ -174,7 +135,7 @@ async function inspectOpened(
   db: SQLite.Database,
   file: string,
   at: number,
-  shown: (rows: Iterable<StoredRow | DamagedRow>) => RowSource,
+  shown: ShowRows,
   trusted: LogTrust,
 ): Promise<LedgerInspection> {
   // Before the rows: the writer notes a head after the commit, so it is never ahead of rows that are read
@@ -183,7 +144,10 @@ async function inspectOpened(
   const expected = await expectedAuditSchema()
   const odd = viewsInPlaceOfTables(db)
   const kysely = new Kysely<DatabaseSchema>({ dialect: new SqliteDialect({ database: db }) })
-  const kept = odd.length === 0 && isOfThisVersion(db) ? await keptRows(kysely) : null
+  const isOurs = odd.length === 0 && isOfThisVersion(db)
+  const { since } = trusted
+  if (since && !isOurs) throw new Error(NO_STATES)
+  const kept = since ? await rowsSince(kysely, since) : isOurs ? await keptRows(kysely) : null
   const watch = new KeptWatch(kept)
   const before = kept?.before ?? undefined
   const walk = recomputer({ before, due: storedStateLeaves(db) })
@@ -196,12 +160,17 @@ async function inspectOpened(
     last = seq
     if (seq === noted?.seq) hashAt = hash
   }
-  const isOurForm = odd.length === 0 && isOfThisVersion(db) && sqliteSchemaProblem(db, expected) === null
-  const behind = isOurForm ? leafRowsAfter : rowsAfter
+  const isOurForm = isOurs && sqliteSchemaProblem(db, expected) === null
   const besides = () => (odd.length > 0 ? unreadSnapshot(odd) : readSnapshot(db, expected))
-  const rows = shown(liveRows(db, () => atEnd.push(besides()), behind, kept?.after))
+  const newest = isOurForm ? newestSeq(db) : 0
+  async function* read(): AsyncGenerator<StoredRow | DamagedRow | readonly StoredRow[]> {
+    const after = kept?.after ?? null
+    const last = isOurForm ? yield* rowPages(db, after, newest) : after
+    yield* liveRows(db, () => atEnd.push(besides()), isOurForm ? leafRowsAfter : rowsAfter, last)
+  }
+  const rows = shown(read(), Math.max(0, newest - (kept?.after ?? 0)))
   // Before the rows too: all sealed rows are there.
-  const start = kept ? await treeStart(kysely) : undefined
+  const start = kept ? await treeStart(kysely, kept.size) : undefined
   const stored = odd.length > 0 ? null : sqliteStoredLog(db, start)
   const tree = stored || !isEmptyLogTrust(trusted) ? inspectTree(stored, trusted) : undefined
   const inspection = await inspectRows(rows, { ...chainStartOf(kept), onRow, walk, tree })
@@ -221,7 +190,7 @@ async function inspectOpened(
       ...(verdict.ok ? watch.findings() : []),
       ...other,
     ],
-    notes: [...watch.notes(), ...notes],
+    notes: [...watch.notes(since), ...notes],
     cutShort: head?.kind === 'ahead' ? head.problem : null,
   }
 }

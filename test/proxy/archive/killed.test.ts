@@ -10,6 +10,7 @@ import { exitCodeOf } from '../../../db/ledger/verify/inspect.ts'
 import { inspectPostgres } from '../../../db/postgres/ledger/inspect.ts'
 import { inspectDatabase } from '../../../db/sqlite/ledger/inspect.ts'
 import { inspectArchive } from '../../../scripts/verifying/archive.ts'
+import { SILENT } from '../../../scripts/verifying/progress.ts'
 import { type ArchivedLog, openArchivedLog, openLog } from '../../support/archive.ts'
 import { databaseUrl, ENGINE } from '../../support/db/engine.ts'
 import { note } from '../../support/db/history.ts'
@@ -60,11 +61,7 @@ async function recordNotes({ ledger, sealer }: ArchivedLog): Promise<void> {
 /** Verifies folder and database as `verify --archive` does. Returns the rows of both. */
 async function verified(t: Test, url: string, folder: string, name: string): Promise<number> {
   const location = databaseLocation(url)
-  const archive = await inspectArchive(
-    folder,
-    (rows) => rows,
-    () => NO_LOG_TRUST,
-  )
+  const archive = await inspectArchive(folder, SILENT, () => NO_LOG_TRUST)
   const shown = (rows: Parameters<typeof archive.said.watched>[0]) => archive.said.watched(rows)
   const rest =
     location.engine === 'sqlite'
@@ -76,7 +73,7 @@ async function verified(t: Test, url: string, folder: string, name: string): Pro
     inspections.map(() => 0),
     name,
   )
-  t.same([...archive.findings, ...archive.said.findings(archive.segments)], [], name)
+  t.same([...archive.findings, ...archive.said.findings(archive)], [], name)
   return inspections.reduce((sum, { verdict }) => sum + verdict.rows, 0)
 }
 

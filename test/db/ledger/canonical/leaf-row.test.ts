@@ -10,7 +10,8 @@ import {
   leafOf,
   type StoredRow,
 } from '../../../../db/ledger/record/leaf.ts'
-import { exportedRows, exportedRowsInBlocks, NotAnExport } from '../../../../db/ledger/verify/export.ts'
+import { leafHash } from '../../../../db/ledger/tree/hashes.ts'
+import { exportedPages, exportedRows, NotAnExport } from '../../../../db/ledger/verify/export.ts'
 import { chainVerifier, type DamagedRow } from '../../../../db/ledger/verify/verify.ts'
 import { lineBlocks, streamLines } from '../../../../scripts/lines.ts'
 import { chainOf } from '../../../support/db/history.ts'
@@ -37,7 +38,13 @@ async function found(rows: AsyncIterable<StoredRow | DamagedRow>) {
 }
 
 const slowly = (bytes: Buffer) => found(exportedRows(streamLines(source(bytes))))
-const quickly = (bytes: Buffer) => found(exportedRowsInBlocks(lineBlocks(source(Buffer.from(bytes)))))
+const quickly = (bytes: Buffer) => found(rowsIn(bytes))
+
+const rowsIn = (bytes: Buffer) => flat(exportedPages(lineBlocks(source(Buffer.from(bytes)))))
+
+async function* flat(pages: ReturnType<typeof exportedPages>) {
+  for await (const page of pages) yield* page
+}
 
 const DETAILS = [
   {},
@@ -63,15 +70,47 @@ t.test('docs/ledger.md#verifying: rows of every kind are read from their leaves,
   t.same(await quickly(honest), { ...(await slowly(honest)), read: rows.length })
   t.match(await quickly(honest), { verdict: { ok: true, rows: rows.length } })
   let at = 0
-  for await (const read of exportedRowsInBlocks(lineBlocks(source(Buffer.from(honest))))) {
+  for await (const read of rowsIn(honest)) {
     const row = rows[at]
     if (!row || !(read instanceof LeafRow)) throw new Error(`row ${at} is not read from its leaf`)
     const columns = Object.keys(row) as (keyof StoredRow)[]
     t.same(Object.fromEntries(columns.map((name) => [name, read[name]])), row)
-    t.equal(read.bytes.toString(), row.leaf)
+    t.equal(read.line, lines[at])
+    t.same(read.leafHash, leafHash(row.leaf))
     at += 1
   }
   t.equal(at, rows.length)
+})
+
+t.test('docs/ledger.md#verifying: threads read a long export as one thread does', async (t) => {
+  const calls = Array.from({ length: 800 }, (_, n) =>
+    entry({ request_id: `req_${n}`, detail: DETAILS[1] ?? {} }),
+  )
+  const long = Buffer.from(
+    chainOf(calls)
+      .map((row) => `${exportLine(row)}\n`)
+      .join(''),
+  )
+  const pieces = (bytes: Buffer) =>
+    Readable.from(
+      Array.from({ length: Math.ceil(bytes.length / 20_000) }, (_, n) =>
+        bytes.subarray(n * 20_000, (n + 1) * 20_000),
+      ),
+    )
+  const at = long.length - 5_000
+  const edits = [
+    long,
+    Buffer.concat([long.subarray(0, at), Buffer.from('x'), long.subarray(at)]),
+    Buffer.concat([long.subarray(0, at), long.subarray(at + 700)]),
+    Buffer.concat([long.subarray(0, at), Buffer.of(0xff), long.subarray(at + 1)]),
+    Buffer.concat([long, long.subarray(0, 900)]),
+  ]
+  for (const [index, bytes] of edits.entries()) {
+    const quick = await found(flat(exportedPages(lineBlocks(pieces(bytes)))))
+    t.same(quick.verdict, (await found(exportedRows(streamLines(pieces(bytes))))).verdict)
+    t.match(quick.verdict, { ok: index === 0 })
+    if (index === 0) t.equal(quick.read, calls.length)
+  }
 })
 
 t.test(

@@ -1,10 +1,21 @@
+import { copyFileSync } from 'node:fs'
+import { join } from 'node:path'
 import type SQLite from 'better-sqlite3'
 import t from 'tap'
 import { LeafRow } from '../../../../db/ledger/canonical/leaf-row.ts'
-import { inspectDatabase, leafRowsAfter } from '../../../../db/sqlite/ledger/inspect.ts'
+import { inspectDatabase } from '../../../../db/sqlite/ledger/inspect.ts'
+import { leafRowsAfter } from '../../../../db/sqlite/ledger/row-pages.ts'
 import { openReadOnly, rowsAfter } from '../../../../db/sqlite/ledger/rows.ts'
+import { started } from '../../../support/db/history.ts'
 import { HISTORY, honestDatabase } from '../../../support/db/ledger-with-tables.ts'
-import { AT, withRaw } from '../../../support/db/scratch-ledger.ts'
+import {
+  AT,
+  appendCalls,
+  open,
+  scratchDatabase,
+  verifyFile,
+  withRaw,
+} from '../../../support/db/scratch-ledger.ts'
 
 /** A row of a call: none of its columns beside the leaf is null. */
 const CALL = HISTORY.findIndex(({ request_id: id }) => id !== null) + 1
@@ -66,3 +77,34 @@ t.test(
     }
   },
 )
+
+t.test('C1 in a long ledger, which threads read, each odd row is found as by one thread', async (t) => {
+  const directory = t.testdir()
+  const file = await scratchDatabase(directory)
+  const ledger = await open(file)
+  await ledger.commit({ entries: [started] })
+  await appendCalls(ledger, 2_400)
+  await ledger.close()
+  const rows = 4_801
+  t.match((await inspectDatabase(file, AT, (page) => page)).verdict, { ok: true, rows })
+  const ODD = 4_700
+  const nextLine = `(select '"' || row_hash || '"' || leaf from audit_log where seq = ${ODD + 1})`
+  const edits = [
+    ...["status = 'x'", 'row_hash = cast(row_hash as blob)', "detail = detail || ' '", "leaf = 'x'"].map(
+      (set) => `update audit_rows set ${set} where seq = ${ODD}`,
+    ),
+    `update audit_rows set request_id = cast(x'ff' as text) where seq = ${ODD}`,
+    `delete from audit_rows where seq = ${ODD}`,
+    `update audit_rows set seq = -1 where seq = ${ODD}`,
+    `update audit_rows set detail = detail || char(10) || ${nextLine} where seq = ${ODD};
+     delete from audit_rows where seq = ${ODD + 1}`,
+  ]
+  const copy = join(directory, 'copy.db')
+  for (const sql of edits) {
+    copyFileSync(file, copy)
+    withRaw(copy, (db) => behindTheGuards(db, sql))
+    const { verdict } = await inspectDatabase(copy, AT, (page) => page)
+    t.match(verdict, { ok: false }, sql)
+    t.same(verdict.first_bad, (await verifyFile(copy)).first_bad, sql)
+  }
+})

@@ -1,10 +1,9 @@
 import { copyFileSync } from 'node:fs'
 import fc from 'fast-check'
 import t from 'tap'
-import { LeafRow } from '../../../../../db/ledger/canonical/leaf-row.ts'
 import { exportedLines, listRows, verifyDatabase } from '../../../../../db/ledger/read/read.ts'
 import { GENESIS_HASH } from '../../../../../db/ledger/record/leaf.ts'
-import { leafRowsAfter } from '../../../../../db/sqlite/ledger/inspect.ts'
+import { leafRowsAfter } from '../../../../../db/sqlite/ledger/row-pages.ts'
 import { openReadOnly } from '../../../../../db/sqlite/ledger/rows.ts'
 import { anyEntry } from '../../../../support/db/any-entry.ts'
 import { chainOf } from '../../../../support/db/history.ts'
@@ -99,8 +98,7 @@ t.test(
     t.match(await verifyFile(file), { ok: true, rows: entries.length })
     const db = openReadOnly(file)
     for (const [index, row] of [...leafRowsAfter(db, null)].entries()) {
-      const leaf = row instanceof LeafRow ? row.bytes.toString() : row.leaf
-      if (leaf !== expected[index]?.leaf) t.equal(leaf, expected[index]?.leaf)
+      if (row.leaf !== expected[index]?.leaf) t.equal(row.leaf, expected[index]?.leaf)
     }
     db.close()
   },
