@@ -6,7 +6,8 @@ import { type LedgerStatement, type RowAssertion, statementOf, timestamp } from 
  * The service's memory of itself. `admin_secret_hash`: bcrypt or argon2id. `admin_secret_senders`: keyed
  * digests. `authority`: the CAs' files, keys sealed, if processes share them or a CA was made again or
  * replaced; `issuing_ca`: the digest of the only one that issues. `organisation_set`: when somebody has
- * answered for both names.
+ * answered for both names. `archive_asked`: the work on the archive that an operator has asked for, until it is
+ * done; `archive_done`: how the last one ended.
  */
 export type SettingKey =
   | 'admin_secret_hash'
@@ -23,6 +24,8 @@ export type SettingKey =
   | 'bound_recorded'
   | 'authority'
   | 'issuing_ca'
+  | 'archive_asked'
+  | 'archive_done'
 
 export async function readSetting(db: Database, key: SettingKey): Promise<string | undefined> {
   const row = await db.kysely.selectFrom('settings').select('value').where('key', '=', key).executeTakeFirst()
@@ -60,6 +63,12 @@ export function replaceSetting(
     .where('key', '=', key)
     .where('value', '=', before)
   return statementOf(query.compile(), 1)
+}
+
+/** Deletes a setting, if it still has that value. */
+export function deleteSetting({ kysely }: Database, key: SettingKey, value: string): LedgerStatement {
+  const query = kysely.deleteFrom('settings').where('key', '=', key).where('value', '=', value)
+  return statementOf(query.compile())
 }
 
 /** Writes the setting as it is: a write that changes nothing. */

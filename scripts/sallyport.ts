@@ -48,6 +48,7 @@ const VERBS: Readonly<Record<string, VerbRow>> = {
   witness: ['cosign checkpoints on another machine', () => import('./verbs/witness.ts')],
   receipt: ['fetch the proof of one call, for its caller', () => import('./verbs/receipt.ts')],
   evidence: ['pack the evidence of a period for an auditor', () => import('./verbs/evidence.ts')],
+  archive: ['move old rows of the ledger to files, and look after those', () => import('./verbs/archive.ts')],
   verify: ['verify the audit ledger offline, and every decision in it', () => import('./verbs/verify.ts')],
   'verify-audit': ['the former name of verify', () => import('./verbs/verify.ts')],
   health: ['tell whether the gateway of this machine is ready', () => import('./verbs/health.ts')],

@@ -17,7 +17,7 @@ export const ADMIN_CAPABILITIES = [
 ] as const
 
 /** The kinds of changes that a second operator may have to confirm (docs/operators.md#two-people). */
-export const TWO_PERSON_KINDS = ['grant', 'tools', 'operators', 'settings', 'trust'] as const
+export const TWO_PERSON_KINDS = ['grant', 'tools', 'operators', 'settings', 'trust', 'archive'] as const
 
 export type TwoPersonKind = (typeof TWO_PERSON_KINDS)[number]
 

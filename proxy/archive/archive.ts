@@ -20,6 +20,8 @@ export interface ArchiveDependencies extends RemovalDependencies, StateDependenc
   /** An absolute path. */
   readonly folder: string
   readonly authority: PackedAuthority
+  /** True: rows stay until somebody has confirmed a copy of their file elsewhere. */
+  readonly confirm?: boolean
   /** The anchors that must have a checkpoint over what is archived, by name. */
   readonly anchors: () => readonly string[]
 }
@@ -45,11 +47,34 @@ export async function archiveRows(
   await removeArchived(dependencies)
 }
 
-/** Removes the rows of all segments that are committed. */
-export async function removeArchived(dependencies: RemovalDependencies): Promise<void> {
-  for (const segment of await listSegments(dependencies.database.kysely))
-    if (segment.removed_at === null && !(await removeSegment(dependencies, segment))) return
+/** Removes the rows of all segments that are committed, up to the first that waits to be confirmed. */
+export async function removeArchived(
+  dependencies: RemovalDependencies & Pick<ArchiveDependencies, 'confirm'>,
+): Promise<void> {
+  for (const segment of await listSegments(dependencies.database.kysely)) {
+    if (segment.removed_at !== null) continue
+    if (dependencies.confirm && segment.confirmed_at === null) return
+    if (!(await removeSegment(dependencies, segment))) return
+  }
 }
+
+/** Claims the folder by the first key of the first log of the database: one of a new name goes on in it. */
+export async function claimArchive({
+  database: { kysely },
+  folder,
+}: Pick<ArchiveDependencies, 'database' | 'folder'>): Promise<void> {
+  const first = await kysely
+    .selectFrom('audit_trees')
+    .select('tree')
+    .orderBy('tree')
+    .limit(1)
+    .executeTakeFirst()
+  const keys = first ? await treeKeysOf(kysely, first.tree) : []
+  await claimFolder(folder, keys.at(-1)?.vkey ?? '')
+}
+
+/** Reads the digest of a file. */
+export const digestOfFile = (path: string): Promise<WrittenFile> => threads.ask('digest', path)
 
 async function writeSegment(
   dependencies: ArchiveDependencies,
@@ -67,7 +92,7 @@ async function writeSegment(
   const tree = await currentTree(kysely)
   if (!tree) throw new Error('nothing is sealed yet')
   const keys = await treeKeysOf(kysely, tree.tree)
-  await claimFolder(folder, keys.at(-1)?.vkey ?? '')
+  await claimArchive(dependencies)
   const newest = await checkpointOver(dependencies, tree.tree, last + 1)
   const stateAt = (leaf: number) => recordState(dependencies, { tree: tree.tree, leaf }, signal)
   const state = await stateAt(last + 1)

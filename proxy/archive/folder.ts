@@ -1,5 +1,5 @@
 import { constants } from 'node:fs'
-import { access, lstat, open, readFile, rename, rm, statfs, writeFile } from 'node:fs/promises'
+import { access, lstat, open, readdir, readFile, rename, rm, statfs, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { messageOf } from '../../db/support/error-message.ts'
 import { defaultReserve } from '../tasks/watch-disk.ts'
@@ -55,8 +55,34 @@ export function leavingRoom(folder: string): (bytes: number) => Promise<void> {
   }
 }
 
-/** Puts a file in its place for good. */
+/** A file of the archive: the leaves `first` to `last`. */
+export interface SegmentName {
+  readonly file: string
+  readonly first: number
+  readonly last: number
+}
+
+const SEGMENT = /^(0|[1-9][0-9]{0,14})-([1-9][0-9]{0,14})\.zip$/
+
+/** Lists the segments in a folder by their names, in the order of the tree. */
+export async function segmentFilesIn(folder: string): Promise<readonly SegmentName[]> {
+  const names = (await readdir(folder)).flatMap((file) => {
+    const [, first, last] = SEGMENT.exec(file) ?? []
+    return first === undefined ? [] : [{ file, first: Number(first), last: Number(last) }]
+  })
+  return names.toSorted((one, other) => one.first - other.first || one.last - other.last)
+}
+
+/** Puts a file in its place for good. Another file that is there is kept, as `<name>.old`. */
 export async function putInPlace(folder: string, from: string, to: string): Promise<void> {
+  const place = join(folder, to)
+  if (
+    await lstat(place).then(
+      (found) => found.isFile(),
+      () => false,
+    )
+  )
+    await rename(place, `${place}.old`)
   await rename(join(folder, from), join(folder, to))
   await using entries = await open(folder, 'r')
   await entries.sync()

@@ -1,11 +1,8 @@
 import { isAbsolute } from 'node:path'
 import { z } from 'zod'
+import { SPAN, span } from '../admin/operation/shapes.ts'
 
 const DAYS = { d: 1, w: 7, y: 365 }
-const SPAN = /^([1-9][0-9]{0,4})([dwy])$/
-
-const SPAN_FORM = 'must be a number of days, weeks or years, from 1d on: 90d, 12w, 7y'
-const span = z.string(SPAN_FORM).regex(SPAN, SPAN_FORM)
 
 /** Returns the days of a span: 90 of `90d`. */
 export function daysOf(text: string): number {
@@ -26,6 +23,15 @@ export const archiveOptions = z.strictObject({
     .regex(/^([01][0-9]|2[0-3]):[0-5][0-9]$/, 'must be a time of day: "03:00"')
     .default('03:00')
     .describe('The time of day from which rows are moved. UTC. Default 03:00.'),
+  confirm: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Rows stay until `archive confirm` says that a copy elsewhere holds their file. Default false.',
+    ),
+  forget: span
+    .describe('The age from which `archive forget` needs no reason. Default: it always needs one.')
+    .exactOptional(),
 })
 
 export type ArchiveOptions = z.infer<typeof archiveOptions>

@@ -4,7 +4,7 @@ import { removeCounts } from '../../db/ledger/counts/store.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import {
   countPlaces,
-  markRemoved,
+  markSegment,
   nextPlace,
   openPlaces,
   removeBeside,
@@ -68,6 +68,6 @@ export async function removeSegment(
   const kept = await countPlaces(database, segment.last_place - (last - first + 1), until)
   const detail = { first, last, rows: last - first + 1 - kept }
   const row = noteEntry({ action: 'ledger.removed', detail }, clock(), configDigest())
-  await ledger.commit({ statements: [markRemoved(kysely, segment, clock())], entries: [row] })
+  await ledger.commit({ statements: [markSegment(kysely, segment, 'removed_at', clock())], entries: [row] })
   return true
 }

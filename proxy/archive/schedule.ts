@@ -1,61 +1,174 @@
+import { setTimeout as wait } from 'node:timers/promises'
 import type { Logger } from 'pino'
-import { archiveBoundary } from '../../db/ledger/tree/segments.ts'
+import type { ZodType } from 'zod'
+import type { Database } from '../../db/database.ts'
+import { archiveBoundary, countSegments } from '../../db/ledger/tree/segments.ts'
 import { type StoredState, statesUpTo } from '../../db/ledger/tree/states.ts'
 import { currentTree } from '../../db/ledger/tree/store.ts'
+import { deleteSetting, readSetting, writeSetting } from '../../db/settings.ts'
 import { messageOf } from '../../db/support/error-message.ts'
+import type { LedgerStatement } from '../../db/support/statement.ts'
+import { type ArchiveOutcome, type ArchiveWork, archiveWork } from '../admin/operation/archive-shapes.ts'
 import { type RoundsTask, rounds } from '../tasks/rounds.ts'
-import { type ArchiveDependencies, archiveRows } from './archive.ts'
+import { type ArchiveDependencies, archiveRows, claimArchive, removeArchived } from './archive.ts'
 import { type ArchiveOptions, daysOf } from './options.ts'
+import { lastToGoOnWith, restoreArchived } from './restore.ts'
 
+/** The lead, and what others are told when somebody has asked for work. */
 const NAME = 'archive-rows'
-const EVERY_MS = 60_000
-const DAY_MS = 86_400_000
+const EVERY_MS = 15_000
+export const DAY_MS = 86_400_000
 /** The time to the next try after one that failed. ms. */
 const RETRY_MS = 3_600_000
 /** A state a day, for three hundred years. */
-const MAX_STATES = 100_000
+export const MAX_STATES = 100_000
+/** Looks for the lead by a process that was just asked, which may be the only one. */
+const [LOOKS, LOOK_MS] = [40, 250]
 
-type ScheduleDependencies = Omit<ArchiveDependencies, 'folder' | 'goesOn'> & {
+type ScheduleDependencies = Omit<ArchiveDependencies, 'folder' | 'goesOn' | 'confirm' | 'database'> & {
+  readonly database: Database
   /** Null: nothing is archived. */
   readonly options: () => ArchiveOptions | null
   readonly log: Logger
 }
 
+export interface ArchiveTask extends RoundsTask {
+  /** Has the process that leads look for work at once. */
+  readonly wake: () => void
+}
+
+/** Work on the archive. `text`: as an operator has asked for it. */
+interface DueWork extends Pick<ArchiveWork, 'what' | 'file' | 'keep'> {
+  readonly text: string | null
+  readonly id: string | null
+  /** The day that is done then. Null: rows of segments are removed, and nothing else. */
+  readonly day: string | null
+}
+
 /**
  * Moves rows that are old enough into segments, in the process that leads: once a day from a time of day on,
- * a day's state at a time.
+ * a day's state at a time; and does what operators have asked for.
  */
-export function archiveOnSchedule(given: ScheduleDependencies): RoundsTask {
-  const { database, options, clock, log } = given
+export function archiveOnSchedule(given: ScheduleDependencies): ArchiveTask {
+  const { database, ledger, options, clock, log } = given
   let done = ''
   let failedAt = Number.NEGATIVE_INFINITY
   const leads = (): boolean => database.leads(NAME)
-  return rounds({
+  const task = rounds<DueWork>({
     name: NAME,
     everyMs: EVERY_MS,
     leads,
     atOnce: 1,
     waits: false,
-    due: () => {
+    due: async function* () {
+      const text = (await readSetting(database, 'archive_asked')) ?? null
+      const asked = parsedSetting(archiveWork, text)
+      if (text !== null) return yield { ...(asked ?? UNREADABLE), text, day: null }
       const at = clock()
       const now = new Date(at).toISOString()
       const wanted = options()
+      if (wanted === null || at - failedAt < RETRY_MS) return
       const [day, time] = [now.slice(0, 10), now.slice(11, 16)]
-      const isDue = wanted !== null && day !== done && time >= wanted.at && at - failedAt >= RETRY_MS
-      return isDue ? [{ wanted, day }] : []
+      const scheduled = { what: 'schedule', file: null, keep: wanted.keep, text: null, id: null } as const
+      if (day !== done && time >= wanted.at) yield { ...scheduled, day }
+      else if (await hasRowsToRemove(database, wanted)) yield { ...scheduled, day: null }
     },
     idOf: () => NAME,
-    work: async ({ wanted, day }, signal) => {
+    work: async (due, signal) => {
+      const { kysely } = database
+      const { text, id, what, file, day } = due
+      const before = await countSegments(kysely).catch(() => null)
+      let problem: string | null = null
       try {
-        const dependencies = { ...given, folder: wanted.to, goesOn: () => leads() && !signal.aborted }
-        while (await archiveNext(dependencies, daysOf(wanted.keep), signal)) signal.throwIfAborted()
-        done = day
+        const wanted = options()
+        if (!wanted) throw new Error('there is no 90-archive.yaml any more')
+        const goesOn = () => leads() && !signal.aborted
+        const dependencies = { ...given, folder: wanted.to, confirm: wanted.confirm, goesOn }
+        await perform(dependencies, due, signal)
+        done = day ?? done
+        failedAt = Number.NEGATIVE_INFINITY
       } catch (error) {
-        failedAt = clock()
-        if (!signal.aborted) log.error({ err: error }, `nothing is archived: ${messageOf(error)}`)
+        // Whoever leads then goes on with it.
+        if (signal.aborted) return
+        problem = messageOf(error)
+        log.error({ err: error }, `nothing is archived: ${problem}`)
+        if (text === null) failedAt = clock()
+      }
+      if (text === null && day === null && problem === null) return
+      try {
+        const after = await countSegments(kysely)
+        const moved = {
+          segments: after.segments - (before?.segments ?? after.segments),
+          rows: after.rows - (before?.rows ?? after.rows),
+        }
+        const at = new Date(clock()).toISOString()
+        const outcome: ArchiveOutcome = { what, file, id, at, ...moved, problem }
+        const statements = [
+          writeSetting(database, 'archive_done', JSON.stringify(outcome), clock()),
+          ...(text === null ? [] : [deleteSetting(database, 'archive_asked', text)]),
+        ]
+        await ledger.commit({ statements: statements.map(asUpkeep), entries: [] })
+      } catch (error) {
+        log.error({ err: error }, 'the end of the work on the archive was not stored')
       }
     },
   })
+  const look = async (): Promise<void> => {
+    for (let looks = 0; looks < LOOKS; looks += 1) {
+      await task.run()
+      if (leads()) return
+      await wait(LOOK_MS, undefined, { ref: false })
+    }
+  }
+  const lookAtOnce = (): void => {
+    look().catch((error: unknown) => log.error({ err: error }, 'the work on the archive was not begun'))
+  }
+  database.notices.on(NAME, lookAtOnce)
+  return {
+    ...task,
+    wake: () => {
+      database.notices.notify(NAME, '')
+      lookAtOnce()
+    },
+  }
+}
+
+const asUpkeep = (statement: LedgerStatement): LedgerStatement => ({ ...statement, beside: 'upkeep' })
+
+/** Reads a setting of the archive. Null: there is none, or somebody else has written it. */
+export function parsedSetting<T>(schema: ZodType<T>, text: string | null | undefined): T | null {
+  try {
+    return schema.parse(JSON.parse(text ?? 'null'))
+  } catch {
+    return null
+  }
+}
+
+/** Stands for text that somebody else has written to the table: it is refused as the file of that name is. */
+const UNREADABLE = { what: 'restore', file: '', keep: null, id: null } as const
+
+const hasRowsToRemove = async (
+  { kysely }: Pick<Database, 'kysely'>,
+  { confirm }: ArchiveOptions,
+): Promise<boolean> => {
+  const next = await kysely
+    .selectFrom('audit_segments')
+    .select('confirmed_at')
+    .where('removed_at', 'is', null)
+    .orderBy('first')
+    .limit(1)
+    .executeTakeFirst()
+  return next !== undefined && (!confirm || next.confirmed_at !== null)
+}
+
+async function perform(
+  dependencies: ArchiveDependencies,
+  { what, file, keep, text, day }: DueWork,
+  signal: AbortSignal,
+): Promise<void> {
+  if (what === 'restore') return restoreArchived(dependencies, file ?? '', signal)
+  if (text === null && day === null) return removeArchived(dependencies)
+  while (await archiveNext(dependencies, daysOf(keep ?? ''), signal)) signal.throwIfAborted()
 }
 
 /** Archives up to the next state whose rows are older than so many days. Returns whether there was one. */
@@ -71,8 +184,10 @@ export async function archiveNext(
   const states = (await statesUpTo(database, tree.tree, tree.size, MAX_STATES)).toReversed()
   const end = endOfNext(states, from, keepDays, clock())
   if (end === null) return false
-  log.info({ first: from, last: end - 1 }, 'rows of the ledger are archived')
-  await archiveRows(dependencies, end - 1, signal)
+  await claimArchive(dependencies)
+  const last = (await lastToGoOnWith(dependencies, end)) ?? end - 1
+  log.info({ first: from, last }, 'rows of the ledger are archived')
+  await archiveRows(dependencies, last, signal)
   return true
 }
 

@@ -32,6 +32,7 @@ import { listPage } from './principals/list.ts'
 import { trustedCasForms } from './principals/trusted-cas.ts'
 import { usagePage } from './principals/usage.ts'
 import { whatIfPage } from './principals/what-if.ts'
+import { archiveForms, archivePage } from './proof/archive.ts'
 import { evidenceForm, proofPage, reviewedForm, verifyForm } from './proof/proof.ts'
 import { providersPage, tryForm } from './providers/providers.ts'
 import { modesForm, rotateForm, settingsForms, settingsPage } from './settings/settings.ts'
@@ -276,12 +277,19 @@ function pkiRoutes({ page, form }: DashboardDoors, d: DashboardContext): readonl
 }
 
 function ledgerRoutes({ page, rendered, form }: DashboardDoors, d: DashboardContext): readonly BareRoute[] {
-  const { audit } = OPERATIONS
+  const { audit, archive } = OPERATIONS
+  const file = '/proxy/archive/{file}'
+  const forms = archiveForms(d)
   return [
     page('/proxy/proof', 'admin.read', proofPage),
     rendered('/proxy/proof/evidence', audit.evidence.demands, evidenceForm(d)),
     form('/proxy/proof/verify', audit.verify, verifyForm(d)),
     form('/proxy/proof/reviewed', audit.reviewed, reviewedForm(d)),
+    page('/proxy/archive', 'admin.read', archivePage),
+    form('/proxy/archive', archive.run, forms.run),
+    form(`${file}/confirm`, archive.confirm, forms.confirm),
+    form(`${file}/forget`, archive.forget, forms.forget),
+    form(`${file}/restore`, archive.restore, forms.restore),
   ]
 }
 

@@ -38,6 +38,10 @@ interface GaugeSources {
   readonly sealingStopped: () => boolean
   readonly lateAnchors: () => Promise<number>
   readonly brokenExpectations: () => Promise<number>
+  readonly archiveAlarm: () => Promise<{
+    readonly overdue: boolean
+    readonly last: { readonly problem: string | null } | null
+  }>
   readonly quarantined: () => Promise<number>
   readonly unreadable: () => Promise<number>
   readonly unreadBundles: () => number
@@ -83,6 +87,14 @@ export function createMetrics(ask: GaugeSources) {
       ask.sealingStopped,
     ],
     audit_anchors_late: ['Anchors that have lacked a checkpoint for more than two minutes.', ask.lateAnchors],
+    archive_overdue: [
+      '1 while rows that are a day older than `keep` are in the database.',
+      async () => (await ask.archiveAlarm()).overdue,
+    ],
+    archive_failing: [
+      '1 if the last work on the archive failed.',
+      async () => typeof (await ask.archiveAlarm()).last?.problem === 'string',
+    ],
     expectations_broken: ['Expectations of 90-expect.yaml that do not hold.', ask.brokenExpectations],
     mcp_tools_quarantined: ['MCP tools whose changed definition waits for approval.', ask.quarantined],
     mcp_resources_unreadable: ['Enabled MCP servers whose tools could not be read.', ask.unreadable],

@@ -3,7 +3,7 @@ import { followedBundleNames } from '../../db/principals/spiffe.ts'
 import { proposalDetail } from '../admin/conditions/propose.ts'
 import { trustBundleOf } from '../admin/principals/enroll.ts'
 import { putFollowedBundle } from '../admin/principals/trusted-cas.ts'
-import { archiveOnSchedule } from '../archive/schedule.ts'
+import { type ArchiveTask, archiveOnSchedule } from '../archive/schedule.ts'
 import { followBundles } from '../federation/follow-bundles.ts'
 import { federationTask } from '../federation/publish.ts'
 import { inspector } from '../mcp/pinning/inspect.ts'
@@ -37,7 +37,7 @@ export function startTasks(services: GatewayServices, inForce: () => Configurati
     anchorTask(services, inForce),
     countRows({ database: services.dataDirectory.database, ledger: services.ledger }),
     stateTask(services, inForce),
-    archiveTask(services, inForce),
+    services.mounted.archive(),
     bundleTask(services, inForce),
     ...federation(services),
   ]
@@ -116,10 +116,16 @@ const stateTask = (
     log: logs.log,
   })
 
-function archiveTask(
-  { dataDirectory, ledger, clock, logs }: GatewayServices,
+/** Makes the task of the archive, which an operator may ask for work without the others. */
+export function archiveTask(
+  {
+    dataDirectory,
+    ledger,
+    clock,
+    logs,
+  }: Pick<GatewayServices, 'dataDirectory' | 'ledger' | 'clock' | 'logs'>,
   inForce: () => Configuration,
-): RoundsTask {
+): ArchiveTask {
   const { database, settings } = dataDirectory
   return archiveOnSchedule({
     database,

@@ -17,6 +17,7 @@ import {
   restoreMarks,
 } from '../admin/audit/record-version.ts'
 import { brokenExpectationsOf, logBrokenExpectations } from '../admin/conditions/expected.ts'
+import type { ArchiveTask } from '../archive/schedule.ts'
 import { type DataDirectory, openDataDirectory } from '../boot/data-directory.ts'
 import { trustExtraCas } from '../boot/extra-cas.ts'
 import { makeDataDirectory } from '../boot/prepare-directory.ts'
@@ -33,8 +34,9 @@ import { tlsMaterial } from '../tasks/follow-authority.ts'
 import { recordAnonymousRefusals, SEAL_TASK, touchSeen, writeSummaries } from '../tasks/tend-ledger.ts'
 import { createLogs, type GatewayLogs } from '../telemetry/log.ts'
 import { canTap } from '../tls/socket-tap.ts'
-import { startTasks } from './background.ts'
+import { archiveTask, startTasks } from './background.ts'
 import { type Configuration, expectedOf, loadConfiguration, loadedDetail } from './configuration.ts'
+import { archiveDeskOf } from './handlers.ts'
 import { type ReloadConfiguration, reloader, type WriteServiceRow } from './reload.ts'
 import { type GatewayServices, openServices } from './services.ts'
 import { swappableConfiguration } from './swappable.ts'
@@ -177,6 +179,9 @@ async function openGateway(opening: OpenOptions): Promise<Gateway> {
   services.mounted.brokenExpectations = brokenExpectationsOf(dataDirectory.database, () =>
     expectedOf(inForce.configuration()),
   )
+  let archive: ArchiveTask | null = null
+  services.mounted.archive = () => (archive ??= archiveTask(services, inForce.configuration))
+  services.mounted.archiveAlarm = () => archiveDeskOf(services, inForce.configuration()).alarm(clock())
   services.mounted.lateAnchors = lateAnchorsOf(dataDirectory.database, inForce.configuration, clock)
   const digest = (): string => inForce.configuration().digest
   const note: WriteServiceRow = (action, detail, judgedBy = digest()) =>
@@ -193,7 +198,7 @@ async function openGateway(opening: OpenOptions): Promise<Gateway> {
       budget,
       moves: dataDirectory.database.authority,
     })
-  let stopTasks = (): Promise<unknown> => Promise.resolve()
+  let stopTasks = (): Promise<unknown> => Promise.resolve(archive?.stop())
   const tls = await tlsMaterial(dataDirectory, clock())
   await checkAnchors(services, opening)
   await writeFirstRows(services, note, opening)

@@ -5,10 +5,11 @@ import { walkerOf } from '../../db/rehearsal/thread.ts'
 import type { CallRecorder } from '../../plugins/audit/audit.ts'
 import { type RouteRecorders, routeRecorders } from '../../plugins/audit/audit.ts'
 import type { FirstBootSetup } from '../admin/keys/secret.ts'
-import type { AdminContext } from '../admin/operation/context.ts'
+import type { AdminContext, ArchiveDesk } from '../admin/operation/context.ts'
 import { deniedChanges } from '../admin/operation/denied.ts'
 import type { AdministrationContext } from '../admin/pipeline.ts'
 import { renewClientCertificate } from '../admin/principals/renew.ts'
+import { archiveDesk } from '../archive/desk.ts'
 import { issueToken } from '../auth/issue-token.ts'
 import { mcpMetadataUrl } from '../auth/metadata.ts'
 import type { AuthHandlers } from '../auth/routes.ts'
@@ -269,6 +270,7 @@ function adminContext(
     rehearsalPlaces,
     ledgerPlaces,
     sealing,
+    archive: archiveDeskOf(services, configuration),
     editedTexts,
     recordDenied: deniedChanges(ledger, recorder, clock, configuration.digest),
     database,
@@ -301,6 +303,18 @@ function adminContext(
     },
   }
 }
+
+/** Makes the archive of one configuration, as operations see it. */
+export const archiveDeskOf = (
+  { dataDirectory, disk, mounted }: GatewayServices,
+  { archive }: Configuration,
+): ArchiveDesk =>
+  archiveDesk({
+    database: dataDirectory.database,
+    options: archive,
+    disk,
+    wake: () => mounted.archive().wake(),
+  })
 
 function signInContext(
   services: GatewayServices,

@@ -23,10 +23,12 @@ import { apiKeyCheck } from '../../plugins/secrets/api-key.ts'
 import { FailureThrottle, type MonotonicClock, sharedThrottle } from '../../plugins/secrets/throttle.ts'
 import { strangerLookups } from '../../plugins/strangers-line.ts'
 import { FirstBootSetup, setupGate } from '../admin/keys/secret.ts'
+import type { ArchiveAlarm } from '../admin/operation/archive-shapes.ts'
 import { LedgerPlaces, RehearsalPlaces } from '../admin/operation/ledger-places.ts'
 import { KeyedQueue } from '../admin/operation/one-at-a-time.ts'
 import { recognisedSenders, SecretUse } from '../admin/operators/secret-use.ts'
 import { RecentRenewals } from '../admin/principals/renew.ts'
+import type { ArchiveTask } from '../archive/schedule.ts'
 import { LoginChallenges, openNonceSecret } from '../auth/login-challenge.ts'
 import { openSubjectKeys } from '../auth/subject-keys.ts'
 import { openTokenKeys } from '../auth/token-keys.ts'
@@ -69,6 +71,9 @@ interface MountedFacts {
   sealIntervalMs: () => number
   lateAnchors: () => Promise<number>
   brokenExpectations: () => Promise<number>
+  /** The task of the archive, made when it is first asked for. */
+  archive: () => ArchiveTask
+  archiveAlarm: () => Promise<Pick<ArchiveAlarm, 'overdue' | 'last'>>
   /** Why the last load of the operators' files was rejected; null: it was not. */
   rejected: ConfigurationRejection | null
 }
@@ -118,6 +123,10 @@ export async function openServices(
     sealIntervalMs: () => 0,
     lateAnchors: none,
     brokenExpectations: none,
+    archive: () => {
+      throw new Error('the gateway is not open yet')
+    },
+    archiveAlarm: () => Promise.resolve({ overdue: false, last: null }),
     rejected: null,
   }
   const { logKeys, keys, nonceSecret, subjectKeys } = await database.alone(async () => {
@@ -161,6 +170,7 @@ export async function openServices(
     sealingStopped: () => sealing.stopped,
     lateAnchors: () => mounted.lateAnchors(),
     brokenExpectations: () => mounted.brokenExpectations(),
+    archiveAlarm: () => mounted.archiveAlarm(),
     quarantined: () => countQuarantinedTools(database),
     unreadable: () => countUnreadableResources(database),
     unreadBundles: () => [...bundleStandings.values()].filter(({ problem }) => problem !== null).length,

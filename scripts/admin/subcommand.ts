@@ -18,14 +18,15 @@ import { type AdminDoor, DOOR_OPTIONS, withAdministration } from './door.ts'
 
 export type PrintLines = (...lines: readonly string[]) => void
 
-export type SubcommandWork = (call: AdminCall, say: PrintLines) => Promise<void>
+export type SubcommandWork = (call: AdminCall, say: PrintLines) => Promise<unknown>
 
 interface SubcommandDefinition<T extends string, O extends VerbOptions, Checked> extends ArgumentRules<T> {
   readonly about: string
   readonly options?: O
   /** Throws one sentence if the values are wrong, before anything is opened. */
   readonly check?: (values: OptionValues<O>, args: NamedArguments<T>) => Checked
-  readonly run: (given: SubcommandInput<T, O, Checked>) => Promise<void>
+  /** Resolves to the exit code if it is a number; else that is 0. */
+  readonly run: (given: SubcommandInput<T, O, Checked>) => Promise<unknown>
 }
 
 interface SubcommandInput<T extends string, O extends VerbOptions, Checked> {
@@ -77,6 +78,8 @@ interface VerbGroupDefinition {
   readonly make?: string
   readonly about: string
   readonly verbs: Readonly<Record<string, AdminSubcommand>>
+  /** The verb that is meant if none is named. Absent: one must be. */
+  readonly usual?: string
   readonly notes: string
   /** The command that says more, for a sentence. Default: its own `--help`. */
   readonly helpCommand?: string
@@ -88,20 +91,22 @@ interface VerbGroup extends CommandVerb {
     args: readonly string[],
     administer: typeof withAdministration,
     write: (text: string) => unknown,
-  ) => Promise<void>
+  ) => Promise<unknown>
 }
 
 export function verbGroup(definition: VerbGroupDefinition): VerbGroup {
-  const { name: group, verbs } = definition
+  const { name: group, verbs, usual } = definition
   const { helpCommand = commandOf(`sallyport ARGS="${group} --help"`, `${group} --help`) } = definition
-  const perform: VerbGroup['perform'] = async ([name = '', ...args], administer, write) => {
+  const perform: VerbGroup['perform'] = async (given, administer, write) => {
+    const isUsual = usual !== undefined && (given[0] ?? '-').startsWith('-')
+    const [name = '', ...args] = isUsual ? [usual, ...given] : given
     const subcommand = Object.hasOwn(verbs, name) ? verbs[name] : undefined
     if (!subcommand)
       throw new Error(`choose what to do: ${Object.keys(verbs).join(', ')}; ${helpCommand} explains them`)
     const { door, work } = subcommand.understand(args)
     const say: PrintLines = (...lines) => void write(printableLines(lines))
     try {
-      await administer(door, (call) => work(call, say))
+      return await administer(door, (call) => work(call, say))
     } catch (error) {
       // The sentence may hold words of strangers.
       const sentence = escapeHidden(messageOf(error))
@@ -111,8 +116,8 @@ export function verbGroup(definition: VerbGroupDefinition): VerbGroup {
     }
   }
   const verb = verbWithHelp(helpOf(definition), async (args) => {
-    await perform(args, withAdministration, printVerbatim)
-    return 0
+    const code = await perform(args, withAdministration, printVerbatim)
+    return typeof code === 'number' ? code : 0
   })
   return { ...verb, perform }
 }

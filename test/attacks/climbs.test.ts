@@ -24,6 +24,10 @@ const NEVER: Readonly<Record<string, string>> = {
   adoptUserDpopKey: 'no key has signed a call',
   adoptWorkloadDpopKey: 'no key has signed a call',
   enableSecret: 'on the machine alone',
+  runArchive: 'no file names a folder',
+  confirmSegment: 'nothing is archived',
+  forgetSegment: 'nothing is archived',
+  restoreSegment: 'nothing is archived',
   approveMcpServer: 'no server says anything new',
   finishCaRotation: 'its own certificate is of the old CA: an owner alone ends an operator’s',
 }

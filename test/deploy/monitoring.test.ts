@@ -129,6 +129,7 @@ t.test('a figure that the database does not give leaves the others where they ar
     held: none,
     unsealed: () => Promise.resolve(0),
     sealingStopped: () => false,
+    archiveAlarm: () => Promise.resolve({ overdue: false, last: null }),
     lateAnchors: () => Promise.resolve(0),
     brokenExpectations: () => Promise.resolve(0),
     quarantined: () => Promise.reject(new Error('the database is away')),

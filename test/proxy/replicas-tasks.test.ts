@@ -1,8 +1,10 @@
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { openDatabase } from '../../db/engine.ts'
 import { openLedger } from '../../db/ledger/record/ledger.ts'
 import { openMcp } from '../../proxy/mcp/mcp.ts'
+import { recordFiveDays } from '../support/archive.ts'
 import { endPresence } from '../support/db/postgres/replica.ts'
 import { twoStages } from '../support/db/postgres/stages.ts'
 import { VERSION } from '../support/db/scratch-ledger.ts'
@@ -54,6 +56,26 @@ t.test('one replica pushes to the federation, and another one goes on when it is
     revisions.toSorted((a, b) => a - b),
     'no revision after a higher one',
   )
+})
+
+t.test('whichever replica is asked to archive, the one that leads does it', async (t) => {
+  const folder = join(t.testdir({ archive: {} }), 'archive')
+  const yaml = `plugin: archive\nkeep: 2d\nto: ${folder}\nat: "23:59"\n`
+  const { url, one, other } = await twoStages(t, { verify: false, files: { '90-archive.yaml': yaml } })
+  await recordFiveDays(url)
+  const plan = () => one.admin('POST', '/v1/admin/archive?dry_run=true', {})
+  await eventually(plan, ({ json }) => json.segments === 3)
+  for (const [asked, span, segments] of [
+    [one, '4d', 1],
+    [other, '2d', 2],
+  ] as const) {
+    const { json } = await asked.admin('POST', '/v1/admin/archive', { older_than: span })
+    const { last } = await eventually(
+      async () => (await one.admin('GET', '/v1/admin/archive')).json,
+      (shown) => shown.last?.id === json.asked,
+    )
+    t.match(last, { segments, problem: null })
+  }
 })
 
 t.test('what an MCP server announces to one replica is known to the one that reads for all', async (t) => {

@@ -43,6 +43,7 @@ const VERBS = [
   'witness',
   'receipt',
   'evidence',
+  'archive',
   'verify',
   'verify-audit',
   'health',

@@ -1,14 +1,17 @@
+import { pino } from 'pino'
 import type { Test } from 'tap'
 import type { Database } from '../../db/database.ts'
 import { openDatabase } from '../../db/engine.ts'
 import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
 import { type Ledger, openLedger } from '../../db/ledger/record/ledger.ts'
 import { newestSegment, nextPlace } from '../../db/ledger/tree/segments.ts'
+import { currentTree } from '../../db/ledger/tree/store.ts'
 import { commitSegment } from '../../proxy/archive/commit.ts'
 import { removeSegment } from '../../proxy/archive/remove.ts'
 import { LogKeys, openTree } from '../../proxy/proofs/log-keys.ts'
 import { LedgerSealer } from '../../proxy/proofs/sealer.ts'
-import { started } from './db/history.ts'
+import { recordState } from '../../proxy/proofs/state-recorder.ts'
+import { note, started } from './db/history.ts'
 import { AT, entry, VERSION } from './db/scratch-ledger.ts'
 
 export interface ArchivedLog {
@@ -46,6 +49,24 @@ export async function openLog(
   const keys = new LogKeys({ database, ledger, passphrase: 'of this test', clock })
   const sealer = new LedgerSealer({ database, ledger, keys, clock })
   return { database, ledger, keys, sealer, clock, configDigest: () => 'cd'.repeat(32), goesOn: () => true }
+}
+
+const DAY_MS = 86_400_000
+
+/** Records five days up to yesterday, 300 rows and a state each, in the ledger of a log that has begun. */
+export async function recordFiveDays(url: string): Promise<void> {
+  const after: (() => unknown)[] = []
+  let now = Date.now() - 6 * DAY_MS
+  const log = await openLog({ teardown: (work) => void after.push(work as () => unknown) }, url, () => now)
+  const given = { ...log, log: pino({ level: 'silent' }) }
+  await log.ledger.commit({ entries: [{ ...started, at: now }] })
+  for (let day = 1; day <= 5; day += 1, now += DAY_MS) {
+    const entries = Array.from({ length: 300 }, (_, n) => ({ ...note('audit.reviewed', { n }), at: now }))
+    await log.ledger.commit({ entries })
+    const tree = await currentTree(log.database.kysely)
+    await recordState(given, { tree: tree?.tree ?? 0, leaf: 256 * day }, new AbortController().signal)
+  }
+  for (const work of after) await work()
 }
 
 /** Records calls: a decision and an outcome each. */

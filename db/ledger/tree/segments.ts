@@ -38,6 +38,39 @@ export const segmentOfLeaf = (db: SegmentDatabase, leaf: number): Promise<Stored
     .where('last', '>=', leaf)
     .executeTakeFirst()
 
+export const segmentOfFile = (db: SegmentDatabase, file: string): Promise<StoredSegment | undefined> =>
+  db.selectFrom('audit_segments').selectAll().where('file', '=', file).executeTakeFirst()
+
+/** The segments before a leaf, the newest first. */
+export const segmentsBefore = (
+  db: SegmentDatabase,
+  leaf: number,
+  most: number,
+): Promise<readonly StoredSegment[]> =>
+  db
+    .selectFrom('audit_segments')
+    .selectAll()
+    .where('first', '<', leaf)
+    .orderBy('first', 'desc')
+    .limit(most)
+    .execute()
+
+/** Counts the segments, their rows and their bytes. */
+export async function countSegments(db: SegmentDatabase) {
+  const found = await db
+    .selectFrom('audit_segments')
+    .select((row) => [
+      row.fn.countAll<number>().as('segments'),
+      row.fn.sum<number>('bytes').as('bytes'),
+      row.fn.max<number | null>(row.ref('last')).as('last'),
+      row.fn.min<string | null>(row.ref('since')).as('since'),
+    ])
+    .executeTakeFirstOrThrow()
+  const { segments, bytes, last, since } = found
+  const rows = last === null ? 0 : Number(last) + 1
+  return { segments: Number(segments), bytes: Number(bytes ?? 0), rows, since }
+}
+
 /** Says where rows are that are not here. */
 export const archivedSentence = ({
   file,
@@ -59,13 +92,19 @@ export const storeSegment = (
   ...upkeep,
 })
 
-export const markRemoved = (db: SegmentDatabase, { first }: StoredSegment, at: number): LedgerStatement => ({
+/** Says once of a segment that a copy elsewhere is confirmed, that its rows are gone, or that its file may go. */
+export const markSegment = (
+  db: SegmentDatabase,
+  { first }: StoredSegment,
+  column: 'confirmed_at' | 'removed_at' | 'forgotten_at',
+  at: number,
+): LedgerStatement => ({
   ...statementOf(
     db
       .updateTable('audit_segments')
-      .set({ removed_at: timestamp(at) })
+      .set({ [column]: timestamp(at) })
       .where('first', '=', first)
-      .where('removed_at', 'is', null)
+      .where(column, 'is', null)
       .compile(),
     1,
   ),

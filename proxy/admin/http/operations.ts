@@ -1,3 +1,4 @@
+import { confirmSegment, forgetSegment, restoreSegment, runArchive, showArchive } from '../audit/archive.ts'
 import { exportAudit, listAudit, showHead, verifyAudit, verifyAuditWithProgress } from '../audit/audit.ts'
 import { packEvidence, reviewAudit, showLog } from '../audit/evidence.ts'
 import * as rotation from '../authority/rotation.ts'
@@ -129,6 +130,13 @@ const DIRECT = {
     reviewed: reviewAudit,
     verify: verifyAudit,
     verifyInLines: verifyAuditWithProgress,
+  },
+  archive: {
+    show: showArchive,
+    run: runArchive,
+    confirm: confirmSegment,
+    forget: forgetSegment,
+    restore: restoreSegment,
   },
 } as const
 

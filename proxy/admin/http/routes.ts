@@ -202,7 +202,8 @@ function changeRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] 
 }
 
 function auditRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] {
-  const { audit } = OPERATIONS
+  const { audit, archive } = OPERATIONS
+  const file = '/v1/admin/archive/{file}'
   return [
     route('GET', '/v1/admin/audit', read, audit.list),
     route('GET', '/v1/admin/log', read, audit.log),
@@ -210,5 +211,10 @@ function auditRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] {
     route('POST', '/v1/admin/audit/verify', read, audit.verify, audit.verifyInLines),
     route('GET', '/v1/admin/audit/evidence', read, audit.evidence),
     route('POST', '/v1/admin/audit/reviewed', write, audit.reviewed),
+    route('GET', '/v1/admin/archive', read, archive.show),
+    route('POST', '/v1/admin/archive', write, archive.run),
+    route('POST', `${file}/confirm`, write, archive.confirm),
+    route('POST', `${file}/forget`, write, archive.forget),
+    route('POST', `${file}/restore`, read, archive.restore),
   ]
 }

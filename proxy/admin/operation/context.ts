@@ -21,6 +21,7 @@ import type { Arrival, HangupSignal, Pipeline } from '../../../plugins/plugin.ts
 import type { Refusal } from '../../../plugins/refusal.ts'
 import type { OrganisationNames } from '../../boot/names.ts'
 import type { InspectUpstream } from '../../mcp/pinning/inspect.ts'
+import type { ArchiveAlarm, ArchivePlan, ArchiveStanding, ListedSegment } from './archive-shapes.ts'
 import type { LedgerPlaces, RehearsalPlaces } from './ledger-places.ts'
 import type { KeyedQueue } from './one-at-a-time.ts'
 import type { ProviderList } from './provider-shapes.ts'
@@ -48,6 +49,22 @@ interface AskedProvider {
   readonly models: number | null
   readonly problem: string | null
   readonly isNew: boolean
+}
+
+/** The archive of old rows. Instants are ms since the epoch. */
+export interface ArchiveDesk {
+  /** Null: there is no 90-archive.yaml. */
+  readonly options: ArchiveStanding['options']
+  readonly alarm: (at: number) => Promise<ArchiveAlarm>
+  readonly standing: (at: number) => Promise<ArchiveStanding>
+  /** Says what would move now. */
+  readonly plan: (olderThan: string, at: number) => Promise<ArchivePlan>
+  /** Lists the segments before a leaf, the newest first. */
+  readonly list: (before: number, most: number) => Promise<readonly ListedSegment[]>
+  /** Tells whether a segment, recorded until an instant (RFC 3339), may be forgotten without a reason. */
+  readonly mayForget: (until: string, at: number) => boolean
+  /** Has the process that leads look for the work that was asked for. */
+  readonly wake: () => void
 }
 
 /** The services that operations work with. One for each configuration in force. */
@@ -90,6 +107,7 @@ export interface AdminContext {
   readonly rehearsalPlaces: RehearsalPlaces
   readonly ledgerPlaces: LedgerPlaces
   readonly sealing: { readonly stopped: boolean }
+  readonly archive: ArchiveDesk
   readonly editedTexts: Pick<EditedTexts, 'list' | 'note'>
   readonly requireRehearsal: 'always' | 'when_refusing' | 'never'
   readonly expected: ExpectationsInForce

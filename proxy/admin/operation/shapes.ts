@@ -22,6 +22,12 @@ export const listCursor = z
   })
   .meta({ type: 'string' })
 
+/** A span of days, weeks or years, as operators write it. */
+export const SPAN = /^([1-9][0-9]{0,4})([dwy])$/
+
+const SPAN_FORM = 'must be a number of days, weeks or years, from 1d on: 90d, 12w, 7y'
+export const span = z.string(SPAN_FORM).regex(SPAN, SPAN_FORM)
+
 export const LABEL_PATTERN = '^[a-z0-9][a-z0-9._-]{0,62}$'
 const LABEL_WORD = new RegExp(LABEL_PATTERN)
 

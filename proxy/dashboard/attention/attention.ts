@@ -21,6 +21,7 @@ import {
 } from './refusals.ts'
 import {
   type AttentionCard,
+  archiveCards,
   editedTexts,
   lateAnchors,
   otherModels,
@@ -33,7 +34,7 @@ import {
 /** Everything that needs a person but refusals, in this order. */
 const SOURCES = [
   ...[standingCards, openProposals, servers, secretUsed, otherModels, endingCertificates, sealingStopped],
-  ...[editedTexts, lateAnchors, endingCas, ownCa, unreadBundles, keylessCallers],
+  ...[editedTexts, lateAnchors, archiveCards, endingCas, ownCa, unreadBundles, keylessCallers],
 ]
 
 /** Everything that needs a person, and what somebody has put off. */

@@ -157,3 +157,41 @@ export async function* lateAnchors({ context }: DashboardContext): AsyncGenerato
     ['late', ...names].join('\n'),
   )
 }
+
+/** Tells of an archive that fails, is overdue, or waits for somebody. */
+export async function* archiveCards(
+  { context: { archive } }: DashboardContext,
+  { at }: AdministrationFacts,
+): AsyncGenerator<AttentionCard> {
+  if (!archive.options) return
+  const { overdue, waiting, last, folder } = await archive.alarm(at)
+  const more = html`<p><a href="/proxy/archive">Archive</a></p>`
+  if (typeof last?.problem === 'string')
+    yield attentionCard(
+      html`The archive fails`,
+      html`<p>${last.problem}</p>${more}`,
+      `archive ${last.problem}`,
+    )
+  else if (overdue && waiting === 0)
+    yield attentionCard(
+      html`Rows are older than ${archive.options.keep}, and not archived`,
+      html`<p>They are a day older than that, and in the database still.</p>${more}`,
+    )
+  if (typeof folder?.problem === 'string')
+    yield attentionCard(
+      html`The folder of the archive cannot be read here`,
+      html`<p>${folder.problem}</p>${more}`,
+    )
+  // One may be that which is being written.
+  if (folder && folder.unknown.length > 1)
+    yield attentionCard(
+      html`The database is older than its archive`,
+      html`<p>It does not know ${folder.unknown.slice(0, SHOWN).map((file) => html`<code>${file}</code> `)}: it is a copy from before them. Restore each.</p>${more}`,
+      ['unknown', ...folder.unknown].join('\n'),
+    )
+  if (waiting > 0)
+    yield attentionCard(
+      html`${countWithNoun(waiting, 'segment waits', 'segments wait')} for a confirmed copy`,
+      html`<p>Copy the files elsewhere, and confirm each: its rows are in the database until then.</p>${more}`,
+    )
+}

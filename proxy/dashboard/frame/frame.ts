@@ -45,6 +45,7 @@ export const SECTIONS: readonly (readonly [path: string, name: string])[] = [
   ['/proxy/capabilities', 'Capabilities'],
   ['/proxy/pki', 'PKI'],
   ['/proxy/proof', 'Proof'],
+  ['/proxy/archive', 'Archive'],
   ['/proxy/settings', 'Settings'],
 ]
 
@@ -115,6 +116,7 @@ const NOTICES: Readonly<Record<string, string>> = {
   confirmed: 'Confirmed: the change is made.',
   declined: 'Declined.',
   deferred: 'Done. One row in the ledger says so.',
+  archive_asked: 'The gateway that leads looks after it. This page says what came of it.',
   reviewed: 'Your review is recorded.',
 }
 

@@ -69,11 +69,13 @@ t.test('rows move a day at a time, and what is young stays', async (t) => {
 
 t.test('odd options are refused in a sentence', (t) => {
   const sound = { keep: '90d', to: '/var/lib/sallyport/archive' }
-  t.same(archiveOptions.parse(sound), { ...sound, at: '03:00' })
+  t.same(archiveOptions.parse(sound), { ...sound, at: '03:00', confirm: false })
   t.same(['1d', '2w', '7y'].map(daysOf), [1, 14, 2_555])
   const odd = [
     ...['0', '0d', '-1d', '90', '90 d', 90, '1h', ''].map((keep) => ({ ...sound, keep })),
     ...['archive', './archive', ''].map((to) => ({ ...sound, to })),
+    ...['0', '7', '-7y', 7].map((forget) => ({ ...sound, forget })),
+    ...['yes', 1, null].map((confirm) => ({ ...sound, confirm })),
     ...['3:00', '24:00', '03:60', '03'].map((at) => ({ ...sound, at })),
     { ...sound, more: 1 },
     { keep: '90d' },

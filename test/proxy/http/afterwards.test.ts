@@ -26,6 +26,7 @@ async function serving(t: Test, reply: () => Reply, settled: (settlement: CallSe
     held: () => 0,
     unsealed: () => Promise.resolve(0),
     sealingStopped: () => false,
+    archiveAlarm: () => Promise.resolve({ overdue: false, last: null }),
     lateAnchors: () => Promise.resolve(0),
     brokenExpectations: () => Promise.resolve(0),
     quarantined: none,

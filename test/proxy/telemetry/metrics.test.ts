@@ -14,6 +14,7 @@ const metricsOf = (waiting: number): GatewayMetrics =>
     held: () => 0,
     unsealed: async () => 0,
     sealingStopped: () => false,
+    archiveAlarm: () => Promise.resolve({ overdue: false, last: null }),
     lateAnchors: async () => 0,
     brokenExpectations: async () => 0,
     quarantined: async () => 0,

@@ -19,7 +19,7 @@ function expectedOf(method: string, path: string): string {
   const rules: readonly (readonly [RegExp, string])[] = [
     [/^\/v1\/admin\/operators/, 'admin.operators'],
     [/^\/v1\/admin\/(secret|signing-key|audit-key)\//, 'admin.operators'],
-    [/^\/v1\/admin\/ca(\/|$)/, 'admin.settings'],
+    [/^\/v1\/admin\/(ca|archive)(\/|$)/, 'admin.settings'],
     [/^\/v1\/admin\/mcp-resources\/bindings/, 'admin.grant'],
     [/^\/v1\/admin\/(mcp-resources|providers)(\/|$)/, 'admin.tools'],
     [/\/(capabilities|labels)$|\/sets\/|\/rehearsals$|\/candidate(\/|$)/, 'admin.grant'],
