@@ -4,6 +4,7 @@ import { databaseLocation } from '../../db/engine.ts'
 import { archiveBoundary } from '../../db/ledger/tree/segments.ts'
 import { archiveRows, removeArchived } from '../../proxy/archive/archive.ts'
 import { openLog } from './archive.ts'
+import { started } from './db/history.ts'
 
 const [url = '', folder = '', last = ''] = process.argv.slice(2)
 const after: (() => unknown)[] = []
@@ -16,6 +17,8 @@ const given = {
   anchors: () => [],
   log: pino({ level: 'silent' }),
 }
+// On PostgreSQL it writes to a stream of its own.
+await log.ledger.commit({ entries: [started] })
 const { size } = await archiveBoundary(log.database.kysely)
 if (size > Number(last)) await removeArchived(given)
 else await archiveRows(given, Number(last), new AbortController().signal)

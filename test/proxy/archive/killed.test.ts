@@ -13,7 +13,7 @@ import { inspectArchive } from '../../../scripts/verifying/archive.ts'
 import { SILENT } from '../../../scripts/verifying/progress.ts'
 import { type ArchivedLog, openArchivedLog, openLog } from '../../support/archive.ts'
 import { databaseUrl, ENGINE } from '../../support/db/engine.ts'
-import { note } from '../../support/db/history.ts'
+import { note, started } from '../../support/db/history.ts'
 import { server } from '../../support/db/postgres/server.ts'
 import { killingAt } from '../../support/killed-at.ts'
 import { BY_A_TENTH } from '../../support/lanes.ts'
@@ -54,6 +54,7 @@ async function withLog<Result>(
 }
 
 async function recordNotes({ ledger, sealer }: ArchivedLog): Promise<void> {
+  await ledger.commit({ entries: [started] })
   await ledger.commit({ entries: Array.from({ length: 900 }, (_, n) => note('audit.reviewed', { n })) })
   await sealer.seal()
 }
@@ -67,6 +68,7 @@ async function verified(t: Test, url: string, folder: string, name: string): Pro
     location.engine === 'sqlite'
       ? await inspectDatabase(location.file, Date.now(), shown)
       : await inspectPostgres(location.url, shown)
+  t.same([rest.findings, rest.verdict.first_bad, rest.tree?.problems], [[], undefined, []], name)
   const inspections = [...archive.segments.map(({ inspection }) => inspection), rest]
   t.same(
     inspections.map(exitCodeOf),
