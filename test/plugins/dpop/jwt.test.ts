@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { decodeBase64url, parseJwt } from '../../../plugins/dpop/jwt.ts'
+import { runsOf } from '../../support/sweep-places.ts'
 
 const part = (text: string): string => Buffer.from(text).toString('base64url')
 const GOOD = `${part('{"alg":"ES256"}')}.${part('{"jti":"1"}')}.c2ln`
@@ -55,7 +56,7 @@ await t.test(
         const bytes = decodeBase64url(text)
         return bytes === null || bytes.toString('base64url') === text
       }),
-      { numRuns: 10_000 },
+      { numRuns: runsOf(10_000) },
     )
   },
 )
@@ -72,6 +73,6 @@ await t.test('D-04 no text makes more of us than a JWT or a no', async () => {
       const jwt = parseJwt(segments.join('.'), 8_192)
       return jwt === null || (typeof jwt.header === 'object' && jwt.signed === segments.slice(0, 2).join('.'))
     }),
-    { numRuns: 10_000 },
+    { numRuns: runsOf(10_000) },
   )
 })

@@ -2,6 +2,7 @@ import { generateKeyPairSync, type KeyObject, randomBytes, sign, verify } from '
 import fc from 'fast-check'
 import t from 'tap'
 import { derOf, proofKey } from '../../../plugins/dpop/key.ts'
+import { runsOf } from '../../support/sweep-places.ts'
 
 type Jwk = Record<string, unknown>
 
@@ -129,7 +130,7 @@ await t.test('RFC 7518 §3.4 the DER that we make of r and s is what node makes 
         (found, i) => found === BigInt(`0x${Buffer.from(i === 0 ? r : s).toString('hex')}`),
       )
     }),
-    { numRuns: 10_000 },
+    { numRuns: runsOf(10_000) },
   )
   for (let i = 0; i < 500; i += 1) {
     const signed = randomBytes(8)
@@ -181,6 +182,6 @@ await t.test('D-06 no JWK makes more of us than a key or a no', async () => {
       const key = proofKey(jwk)
       return key === null || !key.verify('header.claims', Buffer.from(signature))
     }),
-    { numRuns: 10_000 },
+    { numRuns: runsOf(10_000) },
   )
 })

@@ -5,6 +5,7 @@ import { checkProof, knownProofKeys, normalUrl, type ProofTarget } from '../../.
 import { Refusal } from '../../../plugins/refusal.ts'
 import { proof, proofSigner } from '../../support/dpop.ts'
 import { refused } from '../../support/refused.ts'
+import { runsOf } from '../../support/sweep-places.ts'
 
 const AT = Date.UTC(2026, 0, 1)
 const URL_OF_DOOR = 'https://gateway.test/v1/chat/completions'
@@ -164,7 +165,7 @@ await t.test('D-12 a normal URL is normal', async () => {
       const normal = normalUrl(url)
       return normal === null || normalUrl(normal) === normal
     }),
-    { numRuns: 10_000 },
+    { numRuns: runsOf(10_000) },
   )
 })
 
@@ -199,7 +200,7 @@ await t.test('D-06 a proof with hostile members, well signed, gets a verdict and
       else seen.refused += 1
       return verdict !== null
     }),
-    { numRuns: 10_000 },
+    { numRuns: runsOf(10_000) },
   )
   t.ok(seen.holds > 0 && seen.refused > 0, `both verdicts were met: ${JSON.stringify(seen)}`)
 })
@@ -216,7 +217,7 @@ await t.test('D-04 no text at all gets anything but a verdict', async () => {
   )
   fc.assert(
     fc.property(text, (sent) => verdictOf(sent) === 'proof_invalid'),
-    { numRuns: 10_000 },
+    { numRuns: runsOf(10_000) },
   )
 })
 

@@ -9,6 +9,7 @@ import type { Arrival } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { CallHangup } from '../../../proxy/http/open-calls.ts'
 import { heldFor } from '../../support/plugins/arrival.ts'
+import { runsOf } from '../../support/sweep-places.ts'
 
 const arrival = (bytes: Buffer | string, headers: Arrival['headers'] = {}): Arrival => ({
   id: 'req_test',
@@ -118,7 +119,7 @@ await t.test(
           return error instanceof Refusal && error.reason === 'body_invalid'
         }
       }),
-      { numRuns: 2000 },
+      { numRuns: runsOf(2_000) },
     )
   },
 )

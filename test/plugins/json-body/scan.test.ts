@@ -4,6 +4,7 @@ import t from 'tap'
 import { scanJson, scanJsonSteps } from '../../../plugins/json-body/scan.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { diceOf, mutatedBody, scanDifference } from '../../support/plugins/scan-mutations.ts'
+import { runsOf } from '../../support/sweep-places.ts'
 
 /** Refusals on top of the grammar: not the subject here. */
 const OUR_RULES = /twice|escapes a character|holds more|nested deeper|longer than|byte order mark/
@@ -50,12 +51,12 @@ await t.test('A5: the scan reads what JSON.parse reads, and refuses what it refu
   const tokens = fc.array(token, { maxLength: 24 }).map((parts) => parts.join(''))
   fc.assert(
     fc.property(tokens, (text) => readAlike(text)),
-    { numRuns: 20_000 },
+    { numRuns: runsOf(20_000) },
   )
   const inside = tokens.map((text) => `{"a":[${text}],"b":"${text}"}`)
   fc.assert(
     fc.property(inside, (text) => readAlike(text)),
-    { numRuns: 10_000 },
+    { numRuns: runsOf(10_000) },
   )
 })
 
@@ -68,7 +69,7 @@ await t.test('A5: also a valid text in which a character was changed', async () 
       const at = place % json.length
       return readAlike(`${json.slice(0, at)}${by}${json.slice(at + 1)}`)
     }),
-    { numRuns: 5_000 },
+    { numRuns: runsOf(5_000) },
   )
 })
 

@@ -11,6 +11,7 @@ import { athOf, type ProofSigner, proofSigner } from '../../support/dpop.ts'
 import { holderOf } from '../../support/permit.ts'
 import { arrival } from '../../support/plugins/arrival.ts'
 import { BASE_URL } from '../../support/plugins/constrained.ts'
+import { runsOf } from '../../support/sweep-places.ts'
 
 // docs/threats.md#fapi2: the verdict of `dpop` against that of an independent resource server, over requests
 // that are spoiled in none to three places. Both read the same request, but for one thing: the oracle takes a
@@ -435,7 +436,7 @@ await t.test('docs/threats.md#fapi2 thousands of requests, each spoiled in up to
       seen[verdict] += 1
       return explanation !== undefined
     }),
-    { numRuns: 4_000 },
+    { numRuns: runsOf(4_000) },
   )
-  t.ok(seen.accepts > 100 && seen.refuses > 1_000, JSON.stringify(seen))
+  t.ok(seen.accepts > 10 && seen.refuses > 100, JSON.stringify(seen))
 })

@@ -16,8 +16,9 @@ import { chainVerifier, type DamagedRow } from '../../../../db/ledger/verify/ver
 import { lineBlocks, streamLines } from '../../../../scripts/lines.ts'
 import { chainOf } from '../../../support/db/history.ts'
 import { entry } from '../../../support/db/scratch-ledger.ts'
+import { runsOf } from '../../../support/sweep-places.ts'
 
-const RUNS = 3_000
+const RUNS = runsOf(3_000)
 
 const source = (bytes: Buffer) => Readable.from([bytes.subarray(0, 700), bytes.subarray(700)])
 

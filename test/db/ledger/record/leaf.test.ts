@@ -7,6 +7,7 @@ import { assembleLeaf, exportLine, GENESIS_HASH, hashOf, leafOf } from '../../..
 import type { JsonObject } from '../../../../db/support/json.ts'
 import { anyDetail, anyEntry } from '../../../support/db/any-entry.ts'
 import { AT, entry, ORIGIN, rowOf } from '../../../support/db/scratch-ledger.ts'
+import { runsOf } from '../../../support/sweep-places.ts'
 
 const first = rowOf(
   entry({ request_id: 'req_é', model: 'a"b\\c\n', detail: { z: 1, a: [true, null, 'x'] } }),
@@ -52,7 +53,7 @@ t.test(
         const whole = canonicalOf({ ...members, ...place, recorded_at: new Date(at).toISOString() })
         return rowOf(made, seq, GENESIS_HASH).leaf === whole
       }),
-      { numRuns: 2_000 },
+      { numRuns: runsOf(2_000) },
     )
   },
 )
@@ -83,7 +84,7 @@ t.test('docs/ledger.md#row: the columns beside the leaf say what it says', async
 
 t.test('docs/ledger.md#row: detail is what a general RFC 8785 canonicaliser makes of it', async (t) => {
   const holds = (given: JsonObject): boolean => detailIn(given) === canonicalOf(given)
-  fc.assert(fc.property(anyDetail, holds), { numRuns: 2_000 })
+  fc.assert(fc.property(anyDetail, holds), { numRuns: runsOf(2_000) })
   const long = 'x'.repeat(1_023)
   t.ok(holds({ zero: -0, least: Number.MIN_SAFE_INTEGER, long: `${long}😀`, longer: `${long}xx` }))
   t.ok(holds({ 10: 1, 9: [2, {}], '😀': [], '\uffee': { b: 1, a: '"' }, '': '\u007f\u2028' }))
