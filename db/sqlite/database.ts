@@ -13,7 +13,7 @@ import { openReadOnly } from './ledger/rows.ts'
 import { openSqliteWriter } from './ledger/thread.ts'
 import { sqliteRowCounts, sqliteTreeRows } from './ledger/tree-rows.ts'
 import { SQLITE_MIGRATIONS } from './migrations.ts'
-import type { ReaderTasks } from './reader.ts'
+import type { OpenedLedger, ReaderTasks } from './reader.ts'
 
 const OWNER_ONLY = 0o600
 
@@ -144,7 +144,16 @@ function prepareLookup<R>(connection: SQLite.Database, query: Compilable<R>): Pr
 /** The time without a question after which the thread that reads is let go. ms. */
 const READER_IDLE_MS = 10_000
 
-/** Reads on a thread with its own connection, opened when asked. A database in memory is read here. */
+/** One thread for all that the process opens: its start costs a fifth of a second of CPU. */
+const readerThread = new ThreadPool<ReaderTasks>(import.meta, './reader', {
+  name: 'the reader of the ledger',
+  idleMs: READER_IDLE_MS,
+  // Its answers give way to each other.
+  maxTasksPerThread: Number.POSITIVE_INFINITY,
+})
+let opened = 0
+
+/** Reads on the thread with a connection of its own, opened when asked. A database in memory is read here. */
 function ledgerReader(file: string, kysely: Kysely<DatabaseSchema>): LedgerReader {
   if (file === ':memory:') {
     return new LedgerReader({
@@ -152,15 +161,20 @@ function ledgerReader(file: string, kysely: Kysely<DatabaseSchema>): LedgerReade
       close: () => Promise.resolve(),
     })
   }
-  const pool = new ThreadPool<ReaderTasks>(import.meta, './reader', {
-    name: 'the reader of the ledger',
-    data: file,
-    idleMs: READER_IDLE_MS,
-    // Its answers give way to each other.
-    maxTasksPerThread: Number.POSITIVE_INFINITY,
-  })
+  opened += 1
+  const ledger: OpenedLedger = { nth: opened, file }
+  const closed = new AbortController()
   return new LedgerReader({
-    ask: (question, signal) => pool.stream('answer', question, { signal }),
-    close: () => pool.close(new Error('the database is closed')),
+    ask: (question, signal) =>
+      readerThread.stream(
+        'answer',
+        { ledger, question },
+        { signal: AbortSignal.any([closed.signal, signal]) },
+      ),
+    close: async () => {
+      closed.abort(new Error('the database is closed'))
+      // A thread that ends meanwhile has closed all of its own.
+      if (readerThread.isRunning) await readerThread.ask('close', ledger).catch(() => {})
+    },
   })
 }

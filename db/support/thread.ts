@@ -139,6 +139,11 @@ export class ThreadPool<Tasks extends { readonly [Name in keyof Tasks]: Task }> 
     }
   }
 
+  /** True while it has a thread, also one that only starts. */
+  get isRunning(): boolean {
+    return this.#threads.size > 0
+  }
+
   async start(): Promise<void> {
     const thread = this.#start()
     if (!thread) throw this.#error('has no thread')
