@@ -4,14 +4,16 @@
 import { registerHooks } from 'node:module'
 import { Writable } from 'node:stream'
 import { pathToFileURL } from 'node:url'
-import t from 'tap'
+import { runFile } from './domain.ts'
 import { standFor, testOf } from './file-test.ts'
 import type { FileToRun, WorkerReport } from './workers.ts'
 
 const TAP = new URL('tap.ts', import.meta.url)
+const DOMAIN = new URL('domain.ts', import.meta.url)
 
 registerHooks({
   resolve(specifier, context, next) {
+    if (specifier === 'async-hook-domain') return next(DOMAIN.href, context)
     if (specifier !== 'tap' || context.parentURL?.includes('/node_modules/')) return next(specifier, context)
     if (context.parentURL === import.meta.url) return next(specifier, context)
     // It is loaded once, and would speak for its first file for ever.
@@ -19,6 +21,9 @@ registerHooks({
     return next(`${TAP.href}?${encodeURIComponent(context.parentURL ?? '')}`, context)
   },
 })
+
+// Its packages go through the hook.
+const { default: t } = await import('tap')
 
 // Nothing to standard output: what a file says is sent when it has ended.
 t.pipe(new Writable({ write: (_chunk, _encoding, done) => done() }))
@@ -41,10 +46,12 @@ process.channel?.ref()
 async function run({ file, timeout }: FileToRun): Promise<void> {
   const since = performance.now()
   const url = pathToFileURL(file).href
-  const ended = t.test(file, { buffered: true, timeout }, async (t) => {
-    standFor(url, t)
-    await import(url)
-  })
+  const ended = t.test(file, { buffered: true, timeout }, (t) =>
+    runFile(async () => {
+      standFor(url, t)
+      await import(url)
+    }),
+  )
   // Timers are of whole milliseconds.
   until = since + timeout - 1
   await ended
