@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import type { Test } from 'tap'
-import { openDatabase } from '../../db/engine.ts'
+import { databaseLocation, openDatabase, readLedger } from '../../db/engine.ts'
 import { type AuditRow, listRows } from '../../db/ledger/read/read.ts'
 import { inspectRows } from '../../db/ledger/verify/inspect.ts'
 import { inspectDatabase } from '../../db/sqlite/ledger/inspect.ts'
@@ -310,9 +310,9 @@ async function caller(
     return { id: json.agent_id, cert: json.cert_chain_pem, key: json.private_key_pem }
   }
   const rows: TestGateway['rows'] = async (filter = { order: 'asc', limit: 1000 }) => {
-    const database = await openDatabase(settings.databaseUrl)
-    const page = await listRows(database.kysely, filter)
-    await database.close()
+    const ledger = await readLedger(databaseLocation(settings.databaseUrl))
+    const page = await listRows(ledger.kysely, filter)
+    await ledger.close()
     return page.rows
   }
   return { ca, call, admin, enroll, rows }
