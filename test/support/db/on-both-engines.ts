@@ -54,7 +54,7 @@ export const SAME_ON_EVERY_ENGINE: Readonly<Record<string, string>> = {
   ),
   ...because(
     'what a process counts and remembers by itself; replicas tell each other in test/proxy/replicas',
-    ['admin-secret', 'locked-out'],
+    ['admin-secret', 'descriptors', 'locked-out', 'lost-socket'],
     'test/attacks/',
   ),
   ...because(
@@ -64,7 +64,7 @@ export const SAME_ON_EVERY_ENGINE: Readonly<Record<string, string>> = {
   ),
   ...because(
     'pages and forms: what a browser is sent',
-    ['sign-in-answers', 'sign-in-browsers', 'stored-scripts'],
+    ['hidden-names', 'sign-in-answers', 'sign-in-browsers', 'stored-scripts'],
     'test/attacks/',
   ),
   ...because(
@@ -79,6 +79,7 @@ export const SAME_ON_EVERY_ENGINE: Readonly<Record<string, string>> = {
   ),
   'test/attacks/sign-in-provider': 'what a provider of identities sends',
   'test/attacks/debugger': 'how processes are started',
+  'test/attacks/echoed-secrets': 'what an upstream answers, before it is passed on',
   'test/attacks/reload':
     'files of the operator, and how a process ends; what boots anew is test/attacks/boot',
   'test/clients/': 'clients of others, which speak HTTP',
@@ -99,11 +100,12 @@ export const SAME_ON_EVERY_ENGINE: Readonly<Record<string, string>> = {
         'browser',
         'candidate',
         'capabilities-form',
+        'erase',
         'geometry',
         'grid',
         'introduction',
       ],
-      ...['modes', 'proof', 'setup/', 'trusted-cas'],
+      ...['modes', 'proof', 'setup', 'trusted-cas'],
     ],
     'test/proxy/dashboard/',
   ),
@@ -114,7 +116,7 @@ export const SAME_ON_EVERY_ENGINE: Readonly<Record<string, string>> = {
   'test/proxy/mcp/failures': 'how a server fails',
   'test/proxy/mcp/upstream/': 'servers of others',
   'test/proxy/openapi/': 'the document of the routes',
-  ...because('signing in by a browser', ['browser', 'by-certificate'], 'test/proxy/operators/'),
+  ...because('signing in by a browser', ['browser', 'by-certificate', 'oidc'], 'test/proxy/operators/'),
   ...because(
     'logs and authorities of others',
     ['anchors', 'go-peers', 'stamping', 'stamps'],
@@ -128,7 +130,7 @@ export const SAME_ON_EVERY_ENGINE: Readonly<Record<string, string>> = {
     'the words of the command line, which asks the API',
     [
       ...['mcp/', 'operators/operator', 'sallyport', 'verbs/ca.', 'verbs/commands', 'verbs/health'],
-      ...['verbs/receipt', 'verbs/witness.'],
+      ...['verbs/evidence', 'verbs/receipt', 'verbs/rehearse', 'verbs/witness.'],
     ],
     'test/scripts/',
   ),
