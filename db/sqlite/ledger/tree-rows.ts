@@ -1,26 +1,37 @@
 import type { Kysely } from 'kysely'
 import type { RowCounts } from '../../ledger/counts/row-counts.ts'
-import { countedPlace, keepCounts, lastPlace, SINGLE_STREAM_DIALECT } from '../../ledger/counts/store.ts'
+import {
+  countedPlace,
+  countPortion,
+  keepCounts,
+  lastPlace,
+  SINGLE_STREAM_DIALECT,
+} from '../../ledger/counts/store.ts'
 import type { LedgerReader } from '../../ledger/read/reader.ts'
 import { MAIN_STREAM, SHOWN_COLUMNS } from '../../ledger/record/leaf.ts'
 import { HASH_BYTES, leafHash } from '../../ledger/tree/hashes.ts'
 import { MAX_ROWS_PER_REQUEST, type TreeRows } from '../../ledger/tree/rows.ts'
 import type { DatabaseSchema } from '../../schema.ts'
 
+/**
+ * New rows that are looked at on the calling thread, 4 MiB at most: the reader's thread costs a quarter of a
+ * second of CPU to start, and 24 MiB while it is there.
+ */
+const MAX_ROWS_HERE = 32
+
 /** Counts on the ledger reader's thread whatever takes long. */
 export const sqliteRowCounts = (db: Kysely<DatabaseSchema>, reader: LedgerReader): RowCounts => ({
   counted: () => countedPlace(db),
-  portion: (after, most) => reader.portion(after, most),
+  portion: async (after, most) => {
+    const until = await lastPlace(db, SINGLE_STREAM_DIALECT)
+    return until - after <= MAX_ROWS_HERE
+      ? countPortion(db, SINGLE_STREAM_DIALECT, { after, until, most })
+      : reader.portion(after, most)
+  },
   keep: (from, portion) => keepCounts(db, SINGLE_STREAM_DIALECT, from, portion),
   within: (window, signal) => reader.counts(window, signal),
   last: () => lastPlace(db, SINGLE_STREAM_DIALECT),
 })
-
-/**
- * New rows hashed on the calling thread, 4 MiB at most: the reader's thread costs a quarter of a second of
- * CPU to start.
- */
-const MAX_ROWS_HERE = 32
 
 /** There is one stream: the place of a row is its seq, and there are no gaps. */
 export const sqliteTreeRows = (db: Kysely<DatabaseSchema>, reader: LedgerReader): TreeRows => ({

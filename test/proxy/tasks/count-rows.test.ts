@@ -6,7 +6,9 @@ import t, { type Test } from 'tap'
 import type { Database } from '../../../db/database.ts'
 import { openDatabase } from '../../../db/engine.ts'
 import { COUNT_LEVELS } from '../../../db/ledger/counts/row-counts.ts'
+import type { LedgerReader } from '../../../db/ledger/read/reader.ts'
 import { type Ledger, openLedger } from '../../../db/ledger/record/ledger.ts'
+import { sqliteRowCounts } from '../../../db/sqlite/ledger/tree-rows.ts'
 import { countRows } from '../../../proxy/tasks/count-rows.ts'
 import { countsOfRows, keptCounts, sums } from '../../support/db/counts.ts'
 import { databaseUrl, skipWithoutFile } from '../../support/db/engine.ts'
@@ -125,6 +127,27 @@ await t.test('two that count at once count no row twice', async (t) => {
   await countAll(of)
   await exact(t, of)
 })
+
+await t.test(
+  'a few new rows are counted without the thread that reads',
+  { skip: skipWithoutFile },
+  async (t) => {
+    const { database, ledger } = await counting(t, await databaseUrl(t.testdir()))
+    await ledger.commit({ entries: VARIED.slice(0, 400) })
+    const asked: number[] = []
+    const reader: Pick<LedgerReader, 'portion'> = {
+      portion: (after) => {
+        asked.push(after)
+        return database.rowCounts.portion(after, 1)
+      },
+    }
+    const rowCounts = sqliteRowCounts(database.kysely, reader as LedgerReader)
+    const { counts, place } = await rowCounts.portion(370, 1_024)
+    t.same([counts.reduce((sum, { rows }) => sum + rows, 0), place, asked], [30, 400, []])
+    await rowCounts.portion(0, 1_024)
+    t.same(asked, [0])
+  },
+)
 
 await t.test('kill -9 while rows are written and counted: each is counted once', async (t) => {
   const url = await databaseUrl(t.testdir())
