@@ -4,7 +4,7 @@ import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:f
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { databaseLocation } from '../../../db/engine.ts'
-import { countPlaces, listSegments } from '../../../db/ledger/tree/segments.ts'
+import { countPlaces, listSegments, newestSegment } from '../../../db/ledger/tree/segments.ts'
 import { NO_LOG_TRUST } from '../../../db/ledger/tree/trusted.ts'
 import { exitCodeOf } from '../../../db/ledger/verify/inspect.ts'
 import { inspectPostgres } from '../../../db/postgres/ledger/inspect.ts'
@@ -24,6 +24,9 @@ import { sweepPlaces, WHOLE_SWEEP } from '../../support/sweep-places.ts'
 const APART = BY_A_TENTH ? 25 : 12
 const ROUNDS = Number(process.env.KILLED_ROUNDS ?? 1)
 t.setTimeout(WHOLE_SWEEP ? 7_200_000 : 300_000)
+
+/** The newest row of each stream stays: on PostgreSQL each process before has had one. */
+const STREAMS_LEFT = ENGINE === 'sqlite' ? 0 : 4
 
 const [FIRST, SECOND] = [511, 1_535]
 const SCRIPT = join(import.meta.dirname, '../../support/archive-once.ts')
@@ -133,14 +136,9 @@ for (const [what, before, last] of [
         const rows = await withLog(url, async (log) => {
           const [all, said] = [await log.database.rowCounts.last(), await countOf(log, 'ledger.archived')]
           t.equal(said, 1, `${name}: one row says so`)
-          t.equal(
-            await countPlaces(
-              log.database,
-              0,
-              (await listSegments(log.database.kysely)).at(-1)?.last_place ?? 0,
-            ),
-            0,
-          )
+          const { last_place: boundary = 0 } = (await newestSegment(log.database.kysely)) ?? {}
+          const left = await countPlaces(log.database, 0, boundary)
+          t.ok(left <= STREAMS_LEFT, `${name}: ${left} rows are left below the boundary`)
           return all
         })
         const seen = await verified(t, url, folder, name)
