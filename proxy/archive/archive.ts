@@ -10,7 +10,7 @@ import { ThreadPool } from '../../db/support/thread.ts'
 import { type PackedAuthority, VERIFIER } from '../admin/audit/pack.ts'
 import { recordState, type StateDependencies } from '../proofs/state-recorder.ts'
 import { archivedRow, commitSegment } from './commit.ts'
-import { claimFolder, putInPlace, removeFile, unwritable } from './folder.ts'
+import { claimFolder, putInPlace, removeFile, removeParts, unwritable } from './folder.ts'
 import { type RemovalDependencies, removeSegment } from './remove.ts'
 import type { SegmentTasks, SegmentWork, WrittenFile } from './worker.ts'
 
@@ -125,7 +125,7 @@ async function writeFile(
 ): Promise<WrittenFile> {
   const part = `.${file}.part`
   try {
-    await removeFile(folder, part)
+    await removeParts(folder)
     const written = await threads.ask('write', { ...work, path: join(folder, part) }, { signal })
     await putInPlace(folder, part, file)
     const found = await threads.ask('digest', join(folder, file))

@@ -91,6 +91,12 @@ export async function putInPlace(folder: string, from: string, to: string): Prom
 export const removeFile = (folder: string, name: string): Promise<void> =>
   rm(join(folder, name), { force: true })
 
+/** Removes what writers have left that ended. */
+export async function removeParts(folder: string): Promise<void> {
+  for (const name of await readdir(folder))
+    if (/^\.[0-9]+-[0-9]+\.zip\.part$/.test(name)) await removeFile(folder, name)
+}
+
 /** Says in one sentence why a file could not be written. */
 export function unwritable(path: string, error: unknown): Error {
   const isFull = error instanceof Error && /ENOSPC|EDQUOT/.test(messageOf(error))

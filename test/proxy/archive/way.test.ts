@@ -60,6 +60,7 @@ const actionsIn = async ({ database }: ArchivedLog): Promise<readonly string[]> 
 
 t.test('rows move into files one after the other, and what is left is sealed on', async (t) => {
   const { log, folder, archive } = await way(t)
+  writeFileSync(join(folder, '.0-1023.zip.part'), 'of a process that ended before its end was another one')
   await archive(255)
   const [first] = [await newestSegment(log.database.kysely)]
   t.match(first, { first: 0, last: 255, file: '0-255.zip', removed_at: String })
