@@ -70,7 +70,7 @@ export async function measureFault(bench: Bench): Promise<Fault | null> {
   const last = await children.start(start)
   readyMs = Math.max(readyMs, last.readyMs)
   await last.stop()
-  const { verdict, unbalanced, served, unrecorded } = await inspectLedger(file, log)
+  const { verdict, unbalanced, served, unrecorded } = await inspectLedger(file, log, null)
   const found = {
     ...{ kills: KILLS, sent: tally.sent, acknowledged: served, unrecorded },
     ...{ reached: (await callsOf(upstream)) - reachedBefore, ...decisions(file, rowsBefore) },

@@ -1,7 +1,13 @@
-import { createReadStream } from 'node:fs'
-import { type LedgerVerdict, verifyRows } from '../../db/ledger/verify/verify.ts'
-import { openReadOnly, storedRows } from '../../db/sqlite/ledger/rows.ts'
+import { createReadStream, readdirSync } from 'node:fs'
+import { NO_LOG_TRUST } from '../../db/ledger/tree/trusted.ts'
+import { exitCodeOf, type RowSource } from '../../db/ledger/verify/inspect.ts'
+import type { LedgerVerdict } from '../../db/ledger/verify/verify.ts'
+import { inspectDatabase } from '../../db/sqlite/ledger/inspect.ts'
+import { openReadOnly } from '../../db/sqlite/ledger/rows.ts'
 import { streamLines } from '../../scripts/lines.ts'
+import { inspectArchive } from '../../scripts/verifying/archive.ts'
+
+const ITSELF = (rows: RowSource): RowSource => rows
 
 /** What the ledger says after a run. */
 export interface LedgerFound {
@@ -12,6 +18,9 @@ export interface LedgerFound {
   readonly served: number
   /** Those of them that the ledger does not have as allowed. */
   readonly unrecorded: number
+  /** The rows that were archived meanwhile, and whatever does not fit of them. */
+  readonly archived: number
+  readonly faults: readonly string[]
 }
 
 /** Counts the rows so far. */
@@ -25,13 +34,31 @@ export function rowsOf(databaseFile: string): number {
 }
 
 /**
- * Verifies the whole chain as `sallyport verify` does, and holds it to what the honest callers saw. `log`: a file with
- * a line `status request-id` for each of their answers. The gateway must have ended.
+ * Verifies the database and the segments as `sallyport verify --archive` does, and holds it to what the honest callers
+ * saw. `log`: a file with a line `status request-id` for each of their answers. `folder`: of the archive; null if nothing
+ * is archived. The gateway must have ended.
  */
-export async function inspectLedger(databaseFile: string, log: string): Promise<LedgerFound> {
+export async function inspectLedger(
+  databaseFile: string,
+  log: string,
+  folder: string | null,
+): Promise<LedgerFound> {
+  const isArchived = folder !== null && readdirSync(folder).some((name) => name.endsWith('.zip'))
+  const archive = isArchived ? await inspectArchive(folder, ITSELF, () => NO_LOG_TRUST) : null
+  const { verdict, findings } = await inspectDatabase(
+    databaseFile,
+    Date.now(),
+    archive ? (rows) => archive.said.watched(rows) : ITSELF,
+  )
+  const segments = archive?.segments ?? []
+  const faults = [
+    ...findings,
+    ...(archive ? [...archive.findings, ...archive.said.findings(segments)] : []),
+    ...segments.flatMap(({ file, inspection }) => (exitCodeOf(inspection) === 0 ? [] : [file])),
+  ]
+  const archived = segments.reduce((sum, { inspection }) => sum + inspection.verdict.rows, 0)
   const db = openReadOnly(databaseFile)
   try {
-    const verdict = await verifyRows(storedRows(db))
     const unbalanced = db.prepare<[], number>(UNBALANCED).pluck().get() ?? 0
     const allowed = db.prepare<[string], number>(ALLOWED).pluck()
     let [served, unrecorded] = [0, 0]
@@ -41,7 +68,7 @@ export async function inspectLedger(databaseFile: string, log: string): Promise<
       served += 1
       if (allowed.get(id) !== 1) unrecorded += 1
     }
-    return { verdict, unbalanced, served, unrecorded }
+    return { verdict, unbalanced, served, unrecorded, archived, faults }
   } finally {
     db.close()
   }

@@ -71,6 +71,8 @@ const GOOD: Found = {
     unbalanced: 0,
     served: 10_000,
     unrecorded: 0,
+    archived: 40_000,
+    faults: [],
   },
 }
 
@@ -91,6 +93,8 @@ await t.test('a siege fails by whatever did not hold', (t) => {
   ])
   t.strictSame(wrong({ seconds: 60, samples: samplesOf([100, 500, 900, 1300]) }), [], 'too short to say')
   t.strictSame(wrong(ledger({ verdict: { ...GOOD.ledger.verdict, ok: false } })), ['the ledger is whole'])
+  t.strictSame(wrong(ledger({ faults: ['0-255.zip'] })), ['the ledger is whole'])
+  t.strictSame(wrong(ledger({ archived: 0 })), ['old rows are archived meanwhile'])
   t.strictSame(wrong(ledger({ unbalanced: 1 })), ['each allowed row has one outcome'])
   t.strictSame(wrong(ledger({ unrecorded: 1 })), ['each honest answer is in the ledger'])
   t.strictSame(wrong({ tries: { chains: 5, heads: 0 } }), ['each attack was made'])

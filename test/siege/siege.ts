@@ -11,7 +11,7 @@ import { inspectLedger } from './ledger.ts'
 import { PROGRESS_HEAD, progress, report } from './report.ts'
 import { schedule } from './schedule.ts'
 import { type Stage, setStage } from './stage.ts'
-import { type Found, judge } from './verdict.ts'
+import { ARCHIVED_AFTER_S, type Found, judge } from './verdict.ts'
 
 export interface SiegeOptions {
   readonly seconds: number
@@ -26,6 +26,9 @@ export interface SiegeOptions {
   readonly jsonFile: string | undefined
 }
 
+/** The rows of each day before; of a short siege, in which nothing is archived, fewer. */
+const [OLD_ROWS, FEW_OLD_ROWS] = [20_000, 512]
+
 /** The interval of samples. s. */
 const SAMPLE_S = 10
 
@@ -35,7 +38,8 @@ const SAMPLE_S = 10
  */
 export async function siege(options: SiegeOptions): Promise<boolean> {
   return inScratch({ name: 'siege', parent: options.parent }, async ({ directory, children }) => {
-    const stage = await setStage(directory, children)
+    const isShort = options.seconds < ARCHIVED_AFTER_S
+    const stage = await setStage(directory, children, isShort ? FEW_OLD_ROWS : OLD_ROWS)
     const found = await run(stage, options, directory)
     const judged = judge(found, options.p99Ms)
     process.stdout.write(report(found, judged))
@@ -85,6 +89,6 @@ async function run(stage: Stage, options: SiegeOptions, directory: string): Prom
   const { kinds } = await askCallers(stage, 'end')
   await stage.attackers.stop()
   await stage.gateway.stop()
-  const ledger = await inspectLedger(stage.databaseFile, log)
+  const ledger = await inspectLedger(stage.databaseFile, log, stage.archive)
   return { seconds, seed, samples, kinds: kinds ?? {}, tries: attackers.tries, ledger }
 }

@@ -11,6 +11,7 @@ import { type Ground, type Identity, layGround } from '../bench/ground/ground.ts
 import type { Target } from './attacks/target.ts'
 import type { Wish } from './callers.ts'
 import { HOSTILE_SERVERS } from './hostile-server.ts'
+import { recordOldRows } from './old-rows.ts'
 
 /** Everything that runs, and who knows what of it. */
 export interface Stage {
@@ -20,18 +21,25 @@ export interface Stage {
   readonly target: Target
   readonly begin: Omit<Extract<Wish, { kind: 'begin' }>, 'perSecond' | 'log'>
   readonly databaseFile: string
+  /** Where old rows are archived meanwhile. */
+  readonly archive: string
   /** Calls the gateway's admin API as its local operator. */
   readonly call: AdminCall
 }
 
-/** Starts the upstreams, the gateway before them as `make start` does, its callers and its attackers. */
-export async function setStage(directory: string, children: Children): Promise<Stage> {
+/**
+ * Starts the upstreams, the gateway before them as `make start` does, with rows of the days before, its callers and its
+ * attackers.
+ */
+export async function setStage(directory: string, children: Children, oldRowsPerDay: number): Promise<Stage> {
   const upstream = await children.start(node('upstream', '../bench/ground/upstream.ts'))
   const hostile = await children.start(node('hostile', 'hostile-server.ts'))
   const ground = await layGround(directory, upstream.port)
   const config = join(directory, 'config')
   await writeFile(join(config, '50-llm.yaml'), providers(upstream.port, hostile.port))
   await writeFile(join(config, '60-mcp.yaml'), 'plugin: mcp\nrefresh_interval_s: 0\n')
+  const settings = readSettings(ground.env, directory)
+  const archive = await recordOldRows(settings, directory, oldRowsPerDay)
   const adminSecret = randomBytes(18).toString('base64url')
   const gateway = await children.start({
     ...(await asStarted(ground.root, 'gateway', {
@@ -43,7 +51,6 @@ export async function setStage(directory: string, children: Children): Promise<S
     core: null,
   })
   const { pid, port } = gateway
-  const settings = readSettings(ground.env, directory)
   const call: AdminCall = (method, path, body) => withControl(settings, (ask) => ask(method, path, body))
   const [json, streams, agent, rogue] = await agentsOf(ground, call)
   const servers = await registerHostile(call, hostile.port)
@@ -58,6 +65,7 @@ export async function setStage(directory: string, children: Children): Promise<S
       operator: { port, ca: json.ca, adminSecret, agentId: 'acme::granted', agent },
     },
     databaseFile: settings.databaseUrl.slice('sqlite:'.length),
+    archive,
     call,
   }
 }

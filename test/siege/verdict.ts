@@ -25,6 +25,8 @@ export interface Judged {
 const FAILED_AT_MOST = 0.001
 /** What the gateway may grow by: a share of what it had, and MiB. */
 const [GROWN_AT_MOST, ROOM_MB] = [0.2, 32]
+/** The schedule of the archive is looked at once a minute, and a segment takes a while. s. */
+export const ARCHIVED_AFTER_S = 120
 /** A process that is younger than this still grows by what it compiles. s. */
 const FLAT_AFTER_S = 300
 
@@ -38,8 +40,13 @@ export function judge(found: Found, p99Ms: number): readonly Judged[] {
     flat(found),
     {
       what: 'the ledger is whole',
-      holds: verdict.ok,
-      seen: `${verdict.rows} rows ${verdict.first_bad?.problem ?? ''}`,
+      holds: verdict.ok && ledger.faults.length === 0,
+      seen: [`${verdict.rows} rows`, verdict.first_bad?.problem ?? '', ...ledger.faults].join(' '),
+    },
+    {
+      what: 'old rows are archived meanwhile',
+      holds: ledger.archived > 0 || (found.seconds < ARCHIVED_AFTER_S ? null : false),
+      seen: `${ledger.archived} rows`,
     },
     {
       what: 'each allowed row has one outcome',
