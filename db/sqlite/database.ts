@@ -117,7 +117,15 @@ export async function openSqliteDatabase(
 /** Opens the rows of a file to read them, on a thread of the caller's. */
 export function readSqliteLedger(file: string): LedgerReading {
   const connection = openReadOnly(file)
-  const kysely = new Kysely<DatabaseSchema>({ dialect: new SqliteDialect({ database: connection }) })
+  // A reader asks for one page after the other by the same few statements.
+  const known = new Map<string, SQLite.Statement>()
+  const prepare = (text: string): SQLite.Statement => {
+    const statement = known.get(text) ?? connection.prepare(text)
+    known.set(text, statement)
+    return statement
+  }
+  const database = { prepare, close: () => connection.close() }
+  const kysely = new Kysely<DatabaseSchema>({ dialect: new SqliteDialect({ database }) })
   const reader = new LedgerReader({
     ask: (question, signal) => answerTo(kysely, question, signal),
     close: () => Promise.resolve(),

@@ -1,8 +1,6 @@
-import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { PassThrough, Readable } from 'node:stream'
-import { ZipFile } from 'yazl'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Database } from '../../../db/database.ts'
 import { stateText } from '../../../db/ledger/authority/ledger-state.ts'
 import { PrincipalSets } from '../../../db/ledger/authority/principal-sets.ts'
@@ -26,7 +24,8 @@ import { tilePath } from '../../../db/ledger/tree/tiles.ts'
 import { readState, recomputer } from '../../../db/ledger/verify/recompute.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { AdminContext } from '../operation/context.ts'
-import { checkpointsOf, type EvidenceScope, rowsIn, tilesOf } from './scope.ts'
+import { checkpointsOf, type EvidenceScope, pagesIn, tilesOf } from './scope.ts'
+import { ZippedFile, ZipWriter } from './zip.ts'
 
 /** The page that tells an auditor what is in a pack, what it shows, and what it does not. */
 const readmeOf = ({
@@ -103,8 +102,6 @@ const readVerifiers = (): readonly (readonly [name: string, text: Buffer])[] =>
     }
   })
 
-type Texts = AsyncIterable<string | Buffer> | Iterable<string | Buffer>
-
 interface PackContext {
   readonly database: Pick<Database, 'kysely' | 'treeRows'>
   readonly authority: PackedAuthority
@@ -118,120 +115,57 @@ export interface PackedAuthority extends OwnCa {
   readonly rotation: { readonly other: OwnCa } | null
 }
 
+/** The bytes of tables that a pack holds while it is made, beside its rows. */
+const ROOM = 8 * 1_048_576
+
 /**
- * Makes a zip (docs/ledger.md#evidence) as it is read, in constant memory. Refuses before its first byte if
- * this installation lacks a verifier. Throws an AbortError when the signal fires.
+ * Makes a zip (docs/ledger.md#evidence) as it is read, in constant memory: it reads the rows once more for tables
+ * that are larger than `room`. Refuses before its first byte if this installation lacks a verifier. Throws an
+ * AbortError when the signal fires.
  */
 export const packOf = (
   context: Omit<PackContext, 'verifiers'>,
   scope: EvidenceScope,
   at: number,
   signal: AbortSignal,
-): AsyncGenerator<Uint8Array> => pieces({ ...context, verifiers: readVerifiers() }, scope, at, signal)
+  room: number = ROOM,
+): AsyncGenerator<Uint8Array> => pieces({ ...context, verifiers: readVerifiers() }, scope, at, signal, room)
 
 async function* pieces(
-  context: PackContext,
-  scope: EvidenceScope,
-  at: number,
-  signal: AbortSignal,
-): AsyncGenerator<Uint8Array> {
-  const zip = new ZipFile()
-  const out = new PassThrough()
-  // Never twice at once: the zip reads one entry after the other.
-  const sums: string[] = []
-  const fail = (error: unknown): void => {
-    out.destroy(error instanceof Error ? error : new Error(String(error)))
-  }
-  const add = (name: string, texts: () => Texts): void =>
-    zip.addReadStreamLazy(name, { mtime: new Date(at), mode: 0o100644 }, (done) => {
-      const digest = createHash('sha256')
-      const summed = async function* (): AsyncGenerator<Buffer> {
-        for await (const text of texts()) {
-          signal.throwIfAborted()
-          const bytes = Buffer.from(text)
-          digest.update(bytes)
-          yield bytes
-        }
-        sums.push(`${digest.digest('hex')}  ${name}\n`)
-      }
-      done(null, Readable.from(summed(), { objectMode: false }).on('error', fail))
-    })
-  zip.on('error', fail)
-  await addAll(context, scope, at, signal, add)
-  zip.addReadStreamLazy('SHA256SUMS', { mtime: new Date(at) }, (done) =>
-    done(null, Readable.from([sums.join('')], { objectMode: false })),
-  )
-  zip.outputStream.pipe(out)
-  zip.end()
-  yield* out as AsyncIterable<Uint8Array>
-}
-
-async function addAll(
   { database, authority, verifiers }: PackContext,
   scope: EvidenceScope,
   at: number,
   signal: AbortSignal,
-  add: (name: string, texts: () => Texts) => void,
-): Promise<void> {
+  room: number,
+): AsyncGenerator<Uint8Array> {
   const { kysely } = database
-  const { tree, newest, state, archived } = scope
-  const isWhole = scope.first === 0 || state !== null
+  const { tree, newest, state, archived, first, count } = scope
+  const zip = new ZipWriter(at)
+  yield zip.file('README.md', readmeOf(scope))
   const startText = state && (await textOfState(database, state))
   const start = startText === null ? null : readState(startText)
-  const behind = state ? null : await archivedState(database, scope)
-  const walk = recomputer({ before: start ?? undefined, judges: false })
-  const rows = () => rowsIn(database, scope, signal)
-  const before = () =>
-    rowsIn(database, { after: archived.place, count: state ? 0 : scope.first - archived.size }, signal)
+  // Without the rows before it, what a pack is judged by is not known, but for the sets.
+  const walk = first === 0 || start ? recomputer({ before: start ?? undefined, judges: false }) : null
+  const behind = start ?? (await archivedState(database, scope))
+  const sets = new PrincipalSets(behind?.state.principal_sets)
+  if (!walk)
+    for await (const page of pagesIn(
+      database,
+      { after: archived.place, count: first - archived.size },
+      signal,
+    ))
+      for (const row of page) sets.add(row)
+  yield zip.file('sets-start.json', setsText(sets))
   const streams = new Map<string, { first_seq: number; last_seq: number }>()
-  // One for all files: a line of one is that of the other.
-  const names = scope.named ? userNameFinder(kysely) : async () => ({})
-  const lines = (wanted: (row: StoredRow) => boolean) =>
-    async function* (): AsyncGenerator<string> {
-      for await (const row of rows()) if (wanted(row)) yield `${exportLine(row, await names(row))}\n`
-    }
-  const csv = (wanted: (row: StoredRow) => boolean) =>
-    async function* (): AsyncGenerator<string> {
-      yield CSV_HEAD
-      for await (const row of rows()) if (wanted(row)) yield csvLine(row)
-    }
-  const sets = new PrincipalSets((start ?? behind)?.state.principal_sets)
-  add('README.md', () => [readmeOf(scope)])
-  add(
-    'rows.ndjson',
-    lines((row) => {
-      const { stream, seq } = row
-      if (isWhole) walk.add(row)
-      streams.set(stream, { first_seq: streams.get(stream)?.first_seq ?? seq, last_seq: seq })
-      return true
-    }),
-  )
-  add(
-    'rows.csv',
-    csv(() => true),
-  )
-  // One walk: the state before the pack, and then the pack's changes.
-  add('sets-start.json', async function* () {
-    for await (const row of before()) sets.add(row)
-    yield setsText(sets)
+  yield* zippedRows(database, scope, signal, { zip, room }, (row) => {
+    const { stream, seq } = row
+    ;(walk ?? sets).add(row)
+    streams.set(stream, { first_seq: streams.get(stream)?.first_seq ?? seq, last_seq: seq })
   })
-  add('sets-end.json', async function* () {
-    for await (const row of rows()) sets.add(row)
-    yield setsText(sets)
-  })
-  if (startText !== null) add('state-start.json', () => [startText])
-  if (isWhole) add('state-end.json', () => [stateText(walk.state())])
-  add('grants.ndjson', lines(isGrant))
-  add('refusals.csv', csv(isRefusal))
-  add('tools.json', async function* () {
-    let count = 0
-    for await (const line of lines(isAboutTools)()) {
-      yield JSON_LIST.before(count) + line.trimEnd()
-      count += 1
-    }
-    yield JSON_LIST.end(count)
-  })
-  add('sign-ins.ndjson', lines(isSignIn))
+  const end = walk?.state()
+  yield zip.file('sets-end.json', setsText(end ? new PrincipalSets(end.principal_sets) : sets))
+  if (startText !== null) yield zip.file('state-start.json', startText)
+  if (end) yield zip.file('state-end.json', stateText(end))
   const keys = await treeKeysOf(kysely, tree.tree)
   const anchors = await anchorStates(kysely, tree.tree)
   const checkpoints = await checkpointsOf(database, scope)
@@ -243,13 +177,14 @@ async function addAll(
     .selectFrom('signing_keys')
     .select(['kid', 'created_at', 'retired_at'])
     .execute()
-  add('inventory.json', () => [
+  yield zip.file(
+    'inventory.json',
     jsonText({
       format: 'sallyport-evidence/1',
       csv: 2,
       generated_at: new Date(at).toISOString(),
       ...{ since: scope.since, until: scope.until, origin: tree.origin, tree: tree.tree },
-      ...{ first_index: scope.first, rows: scope.count },
+      ...{ first_index: first, rows: count },
       checkpoint: { size: newest.size, root: newest.root },
       keys: keys.map(({ vkey, created_at, retired_at }) => ({ vkey, created_at, retired_at })),
       cas: [
@@ -262,18 +197,16 @@ async function addAll(
       anchors,
       streams: [...streams].map(([stream, bounds]) => ({ stream, ...bounds })),
     }),
-  ])
-  add('key.txt', () => [keys.map(({ vkey }) => `${vkey}\n`).join('')])
+  )
+  yield zip.file('key.txt', keys.map(({ vkey }) => `${vkey}\n`).join(''))
   for (const checkpoint of checkpoints)
-    add(`checkpoints/${checkpoint.size}.txt`, async function* () {
-      yield await noteOfCheckpoint(kysely, tree, checkpoint)
-    })
+    yield zip.file(`checkpoints/${checkpoint.size}.txt`, await noteOfCheckpoint(kysely, tree, checkpoint))
   const read = tileReader(kysely, tree.tree)
-  for (const { level, n, width } of tilesOf(scope, checkpoints))
-    add(`tiles/${tilePath({ level, n }, width)}`, async function* () {
-      yield await read({ level, n }, width)
-    })
-  add('anchors/anchors.json', () => [jsonText({ anchors })])
+  for (const { level, n, width } of tilesOf(scope, checkpoints)) {
+    yield zip.file(`tiles/${tilePath({ level, n }, width)}`, await read({ level, n }, width))
+    await nextTurn(undefined, { signal })
+  }
+  yield zip.file('anchors/anchors.json', jsonText({ anchors }))
   const sizes = checkpoints.map(({ size }) => size)
   const stamps = await kysely
     .selectFrom('audit_cosignatures')
@@ -283,8 +216,72 @@ async function addAll(
     .where('anchor', 'like', 'timestamp:%')
     .orderBy('anchor')
     .execute()
-  for (const [name, proof] of namedStamps(stamps)) add(name, () => [Buffer.from(proof, 'base64')])
-  for (const [name, text] of verifiers) add(name, () => [text])
+  for (const [name, proof] of namedStamps(stamps)) yield zip.file(name, Buffer.from(proof, 'base64'))
+  for (const [name, text] of verifiers) yield zip.file(name, text)
+  yield zip.file('SHA256SUMS', zip.sums)
+  yield zip.close()
+}
+
+/**
+ * Makes the files that hold the rows of a pack: one as it is read, the others beside it as far as there is room,
+ * and those that are left by another reading. `see`: given each row once.
+ */
+async function* zippedRows(
+  { kysely, treeRows }: PackContext['database'],
+  scope: EvidenceScope,
+  signal: AbortSignal,
+  { zip, room }: { readonly zip: ZipWriter; readonly room: number },
+  see: (row: StoredRow) => void,
+): AsyncGenerator<Uint8Array> {
+  // One for all files: a line of one is that of the other.
+  const names = scope.named ? userNameFinder(kysely) : async () => ({})
+  let left: readonly string[] = OF_ROWS
+  for (let onRow = see; left.length > 0; onRow = () => {}) {
+    const files = new Map(left.map((name) => [name, new ZippedFile(name)]))
+    const [read] = files.values()
+    const into = (name: string, text: string): void => files.get(name)?.add(text)
+    for (const name of left) if (name.endsWith('.csv')) into(name, CSV_HEAD)
+    let tools = 0
+    if (read) yield zip.begin(read)
+    for await (const page of pagesIn({ treeRows }, scope, signal)) {
+      dropLargest(files, room)
+      for (const row of page) {
+        onRow(row)
+        const [line, cells] = [exportLine(row, await names(row)), csvLine(row)]
+        into('rows.ndjson', `${line}\n`)
+        into('rows.csv', cells)
+        if (isGrant(row)) into('grants.ndjson', `${line}\n`)
+        if (isRefusal(row)) into('refusals.csv', cells)
+        if (isAboutTools(row)) into('tools.json', JSON_LIST.before(tools++) + line)
+        if (isSignIn(row)) into('sign-ins.ndjson', `${line}\n`)
+        const blocks = read?.taken() ?? []
+        if (blocks.length === 0) continue
+        yield* blocks
+        await nextTurn(undefined, { signal })
+      }
+    }
+    into('tools.json', JSON_LIST.end(tools))
+    for (const file of files.values()) {
+      if (file !== read) yield zip.begin(file)
+      yield* file.taken()
+      yield zip.end(file)
+    }
+    left = left.filter((name) => !files.has(name))
+  }
+}
+
+const OF_ROWS = [
+  ...['rows.ndjson', 'rows.csv', 'grants.ndjson', 'refusals.csv', 'tools.json', 'sign-ins.ndjson'],
+]
+
+/** Lets go of the largest files but for the first, until there is room for the others. */
+function dropLargest(files: Map<string, ZippedFile>, room: number): void {
+  const held = [...files.values()].slice(1).toSorted((one, other) => one.packed - other.packed)
+  for (let sum = held.reduce((all, { packed }) => all + packed, 0); sum > room; ) {
+    const { name, packed } = held.pop() as ZippedFile
+    sum -= packed
+    files.delete(name)
+  }
 }
 
 /** Reads what the rows have left that are archived; null if none is. */

@@ -153,22 +153,28 @@ async function stateBefore(
   return null
 }
 
-/** Rows that are read at once. */
-const STEP = 128
+/** The rows that are read at once, and their characters, by those of the rows before them. */
+const [MIN_PAGE_ROWS, MAX_PAGE_ROWS, PAGE_CHARACTERS] = [64, 256, 262_144]
 
-/** The rows of a pack, in the order of the tree; each page is a short read of its own. */
-export async function* rowsIn(
+/** The rows of a pack, in the order of the tree; each page is a short read of its own, done one ahead. */
+export async function* pagesIn(
   { treeRows }: Pick<Database, 'treeRows'>,
   { after, count }: Pick<EvidenceScope, 'after' | 'count'>,
   signal: AbortSignal,
-): AsyncGenerator<PlacedRow> {
-  let [last, left] = [after, count]
-  while (left > 0) {
-    const page = await treeRows.stored(last, Math.min(STEP, left))
-    if (page.length === 0) return
-    yield* page
+): AsyncGenerator<readonly PlacedRow[]> {
+  let [last, left, most] = [after, count, MIN_PAGE_ROWS]
+  for (let next = treeRows.stored(last, Math.min(most, left)); left > 0; ) {
+    const page = await next
+    const end = page.at(-1)
+    if (!end) return
     left -= page.length
-    last = page.at(-1)?.place ?? last
+    last = end.place
+    const characters = page.reduce((sum, { leaf }) => sum + leaf.length, 0)
+    most = Math.min(MAX_PAGE_ROWS, Math.ceil((PAGE_CHARACTERS * page.length) / characters))
+    next = left > 0 ? treeRows.stored(last, Math.min(most, left)) : next
+    // Whoever reads no more asks no more for it.
+    next.catch(() => {})
+    yield page
     await nextTurn(undefined, { signal })
   }
 }

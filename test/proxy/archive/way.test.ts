@@ -1,25 +1,36 @@
+import { spawnSync } from 'node:child_process'
 import { hash } from 'node:crypto'
 import {
   chmodSync,
+  closeSync,
   existsSync,
   mkdirSync,
+  openSync,
   readdirSync,
   readFileSync,
   rmSync,
   symlinkSync,
   writeFileSync,
+  writeSync,
 } from 'node:fs'
 import { join } from 'node:path'
+import { buffer } from 'node:stream/consumers'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { databaseLocation } from '../../../db/engine.ts'
 import { listRows } from '../../../db/ledger/read/read.ts'
 import { countPlaces, newestSegment } from '../../../db/ledger/tree/segments.ts'
 import { isTreeAsSigned } from '../../../db/ledger/tree/store.ts'
+import { packOf } from '../../../proxy/admin/audit/pack.ts'
+import { scopeOf } from '../../../proxy/admin/audit/scope.ts'
+import { ZippedFile, ZipWriter } from '../../../proxy/admin/audit/zip.ts'
 import { type ArchiveDependencies, archiveRows } from '../../../proxy/archive/archive.ts'
+import { openZip } from '../../../scripts/verifying/zip.ts'
 import { type ArchivedLog, openArchivedLog, recordCalls } from '../../support/archive.ts'
 import { databaseUrl } from '../../support/db/engine.ts'
+import { AT } from '../../support/db/scratch-ledger.ts'
 import { smallDisk, withoutTmpfs } from '../../support/small-disk.ts'
+import { withoutPython } from '../../support/verifiers.ts'
 
 const NEVER = new AbortController().signal
 
@@ -52,6 +63,51 @@ async function way(t: Test): Promise<Way> {
     archiveRows({ ...given, ...changed }, last, NEVER)
   return { log, given, folder, archive }
 }
+
+/** The digests of the files of a pack of all rows, which is made with room for so many bytes of tables. */
+async function packedWith({ log, given, folder }: Way, room: number): Promise<readonly string[]> {
+  const scope = await scopeOf(log.database, null, null)
+  if (!scope) throw new Error('nothing is sealed')
+  const path = join(folder, `${room}.zip`)
+  writeFileSync(path, await buffer(packOf(given, scope, AT, NEVER, room)))
+  const zip = await openZip(path)
+  const sums = await zip.bytes('SHA256SUMS', 1_000_000)
+  zip.close()
+  return sums.toString().split('\n').toSorted()
+}
+
+t.test('a pack is the same in however little room it is made', async (t) => {
+  const made = await way(t)
+  const wide = await packedWith(made, 1_000_000)
+  t.ok(wide.some((line) => line.endsWith('  rows.csv')))
+  t.same(await packedWith(made, 0), wide)
+})
+
+t.test('a zip with files behind 4 GiB, and of more, is read', { skip: withoutPython }, async (t) => {
+  const path = join(t.testdir(), 'large.zip')
+  const zip = new ZipWriter(AT)
+  const large = Object.assign(new ZippedFile('large'), { size: 6 * GIB, packed: 5 * GIB })
+  const [begin, end] = [zip.begin(large), zip.end(large)]
+  const rest = Buffer.concat([zip.file('second', 'the bytes of the second'), zip.close()])
+  const file = openSync(path, 'w')
+  // A hole takes no room on the disk.
+  writeSync(file, begin, 0, begin.length, 0)
+  const behind = begin.length + 5 * GIB
+  writeSync(file, end, 0, end.length, behind)
+  writeSync(file, rest, 0, rest.length, behind + end.length)
+  closeSync(file)
+  const { stdout, stderr } = spawnSync('python3', ['-c', READ_SECOND, path], { encoding: 'utf8' })
+  t.same([stdout, stderr], [`${large.size} the bytes of the second\n`, ''])
+  const read = await openZip(path)
+  t.equal(read.length('large'), large.size)
+  t.equal((await read.bytes('second', 100)).toString(), 'the bytes of the second')
+  read.close()
+})
+
+const GIB = 2 ** 30
+const READ_SECOND = `
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as zip: print(zip.getinfo("large").file_size, zip.read("second").decode())`
 
 const actionsIn = async ({ database }: ArchivedLog): Promise<readonly string[]> =>
   (await listRows(database.kysely, { order: 'asc', limit: 1_000 })).rows
