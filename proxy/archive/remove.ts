@@ -14,10 +14,9 @@ import {
 import type { LedgerStatement } from '../../db/support/statement.ts'
 import { noteEntry } from '../../plugins/audit/entries.ts'
 
-/** The rows that go in one transaction: it holds up the calls after it for some ms at most. */
-const SLICE = 512
-/** The part of the time that is left to calls. */
-const REST = 0.5
+/** The rows that go in one transaction, so many that it holds up the calls after it for some ms. */
+const [MIN_SLICE, MAX_SLICE] = [256, 4_096]
+const SLICE_MS = 25
 
 export interface RemovalDependencies {
   readonly database: Pick<Database, 'kysely' | 'engine'>
@@ -39,24 +38,29 @@ export async function removeSegment(
   const { database, ledger, clock, configDigest, goesOn } = dependencies
   const { first, last, last_place: until } = segment
   const { kysely } = database
-  const commit = async (statements: readonly LedgerStatement[]): Promise<void> => {
+  // Half of the time is left to calls.
+  const commit = async (statements: readonly LedgerStatement[]): Promise<number> => {
     const from = performance.now()
     await ledger.commit({ statements, entries: [] })
-    await wait(REST * (performance.now() - from))
+    const took = performance.now() - from
+    await wait(took)
+    return took
   }
   // From the beginning: the newest row of a stream stayed, and may be another one now; so may a call have ended.
-  for (let after = 0; ; ) {
+  for (let [after, slice] = [0, MIN_SLICE]; ; ) {
     const from = await nextPlace(database, after, until)
     if (from === null) break
     if (!goesOn()) return false
-    after = Math.min(from + SLICE - 1, until)
+    after = Math.min(from + slice - 1, until)
     let next = from
     const gone: LedgerStatement[] = []
     for (const stays of [...(await openPlaces(database, from, after)), after + 1]) {
       if (next < stays) gone.push(removeRows(database, next, stays - 1))
       next = stays + 1
     }
-    if (gone.length > 0) await commit(gone)
+    if (gone.length === 0) continue
+    const fit = (slice * SLICE_MS) / (await commit(gone))
+    slice = Math.round(Math.min(MAX_SLICE, 2 * slice, Math.max(MIN_SLICE, fit)))
   }
   for (;;) {
     const statements =

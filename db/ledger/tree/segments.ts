@@ -171,7 +171,7 @@ export const removeRows = (
 ): LedgerStatement =>
   beside(
     engine === 'sqlite'
-      ? sql`delete from audit_rows where seq between ${from} and ${until} and seq < (select max(seq) from audit_rows)`
+      ? sql`delete from audit_rows where seq between ${from} and min(${until}, (select max(seq) - 1 from audit_rows))`
       : sql`select audit_rows_remove(${from}, ${until})`,
     kysely,
   )
