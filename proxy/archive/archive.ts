@@ -1,16 +1,14 @@
-import { once } from 'node:events'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
-import { Worker } from 'node:worker_threads'
 import type { DatabaseLocation } from '../../db/engine.ts'
 import { archiveBoundary, listSegments } from '../../db/ledger/tree/segments.ts'
 import { currentTree, type StoredCheckpoint, treeKeysOf } from '../../db/ledger/tree/store.ts'
 import { TILE_WIDTH } from '../../db/ledger/tree/tiles.ts'
 import { ThreadPool } from '../../db/support/thread.ts'
-import { type PackedAuthority, VERIFIER } from '../admin/audit/pack.ts'
+import type { PackedAuthority } from '../admin/audit/pack.ts'
 import { recordState, type StateDependencies } from '../proofs/state-recorder.ts'
 import { archivedRow, commitSegment } from './commit.ts'
 import { claimFolder, putInPlace, removeFile, removeParts, unwritable } from './folder.ts'
+import { watchedLoop } from './pace.ts'
 import { type RemovalDependencies, removeSegment } from './remove.ts'
 import type { SegmentTasks, SegmentWork, WrittenFile } from './worker.ts'
 
@@ -103,13 +101,17 @@ async function writeSegment(
   const bounds = { first, count: last + 1 - first, after, archived, named: false, since: null, until: null }
   const scope = { tree, newest, state: start, ...bounds }
   const file = `${first}-${last}.zip`
+  using loop = watchedLoop()
+  const { use } = loop
   const known = await archivedRow(kysely, { first, last, file })
   const found = known && (await threads.ask('digest', join(folder, file)).catch(() => null))
   const written =
     found?.sha256 === known?.sha256 && found
       ? found
-      : await writeFile({ location, scope, authority, at: clock(), path: '' }, folder, file, signal)
-  const { since, until } = await verifiedFile(join(folder, file), { first, last, origin: tree.origin }, keys)
+      : await writeFile({ location, scope, authority, at: clock(), path: '', use }, folder, file, signal)
+  const vkeys = keys.map(({ vkey }) => vkey)
+  const whole = { path: join(folder, file), first, last, origin: tree.origin, vkeys, use }
+  const { since, until } = await threads.ask('verify', whole, { signal })
   await commitSegment(dependencies, {
     ...{ first, last, last_place: state.place, state: state.sha256 },
     ...{ ...written, file, since, until },
@@ -180,34 +182,3 @@ async function checkpointOver(
   if (!found) throw new Error(`no checkpoint is over ${size} rows yet: nothing is archived before`)
   return found
 }
-
-interface VerifiedSegment {
-  readonly since: string
-  readonly until: string
-}
-
-/** Has the verifier that is in the file look at all of it. Decisions that do not follow stay what they are. */
-async function verifiedFile(
-  path: string,
-  { first, last, origin }: { readonly first: number; readonly last: number; readonly origin: string },
-  keys: readonly { readonly vkey: string }[],
-): Promise<VerifiedSegment> {
-  const argv = [path, ...keys.flatMap(({ vkey }) => ['--key', vkey])]
-  const worker = new Worker(VERIFIER, { argv, stdout: true, stderr: true })
-  const [[code], said, complaint] = await Promise.all([
-    once(worker, 'exit') as Promise<[number]>,
-    text(worker.stdout),
-    text(worker.stderr),
-  ])
-  const [, range, since = '', until = ''] =
-    /^(leaves .* of .*), recorded from (\S+) to (\S+)$/m.exec(said) ?? []
-  if ((code === 0 || code === DISAGREES) && range === `leaves ${first} to ${last} of ${origin}`)
-    return { since, until }
-  const [why = `it holds other rows than ${first} to ${last}`] = /^(?:BAD|CUT SHORT): .*$/m.exec(said) ?? [
-    complaint.trim() || undefined,
-  ]
-  throw new Error(`${path} does not verify, and nothing is removed: ${why}`)
-}
-
-/** The exit code of the verifier for rows that are whole, with a decision that does not follow from them. */
-const DISAGREES = 5

@@ -1,11 +1,15 @@
 // The thread that writes segments: a pack takes as long as its rows are many.
 import { createHash } from 'node:crypto'
+import { once } from 'node:events'
 import { open } from 'node:fs/promises'
-import { dirname } from 'node:path'
+import { dirname, extname } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { Worker } from 'node:worker_threads'
 import { type DatabaseLocation, readLedger } from '../../db/engine.ts'
 import { type PackedAuthority, packOf } from '../admin/audit/pack.ts'
 import type { EvidenceScope } from '../admin/audit/scope.ts'
 import { leavingRoom } from './folder.ts'
+import { type LoopUse, paced } from './pace.ts'
 
 export interface SegmentWork {
   readonly location: DatabaseLocation
@@ -14,6 +18,21 @@ export interface SegmentWork {
   /** ms since the epoch. */
   readonly at: number
   readonly path: string
+  readonly use: LoopUse
+}
+
+export interface SegmentCheck extends Pick<SegmentWork, 'path' | 'use'> {
+  readonly first: number
+  readonly last: number
+  readonly origin: string
+  /** The keys of the log. */
+  readonly vkeys: readonly string[]
+}
+
+/** The first and the last time of its rows. */
+interface VerifiedSegment {
+  readonly since: string
+  readonly until: string
 }
 
 export interface WrittenFile {
@@ -27,22 +46,29 @@ export interface SegmentTasks {
   readonly write: (work: SegmentWork, signal: AbortSignal) => Promise<WrittenFile>
   /** Reads a file again. */
   readonly digest: (path: string) => Promise<WrittenFile>
+  /** Has the verifier that is in a file look at all of it. Decisions that do not follow stay what they are. */
+  readonly verify: (check: SegmentCheck) => Promise<VerifiedSegment>
 }
 
-export const openTasks = (): SegmentTasks => ({ write, digest })
+export const openTasks = (): SegmentTasks => ({ write, digest, verify })
+
+/** The bytes of tables that are held: those of a million rows. Longer ones are read twice. */
+const ROOM = 80 * 1_048_576
 
 async function write(
-  { location, scope, authority, at, path }: SegmentWork,
+  { location, scope, authority, at, path, use }: SegmentWork,
   signal: AbortSignal,
 ): Promise<WrittenFile> {
   const database = await readLedger(location)
   try {
     await using file = await open(path, 'wx', 0o600)
     const leaveRoom = leavingRoom(dirname(path))
-    const pack = packOf({ database, authority }, scope, at, signal)
+    const pack = packOf({ database, authority }, scope, at, signal, ROOM)
+    const rest = paced(use)
     const [sha256, bytes] = await digestOf(pack, async (piece) => {
       await leaveRoom(piece.length)
       await file.writeFile(piece)
+      rest()
     })
     await file.sync()
     return { sha256, bytes }
@@ -70,3 +96,30 @@ async function digestOf(
   }
   return [sum.digest('hex'), bytes]
 }
+
+async function verify({ path, first, last, origin, vkeys, use }: SegmentCheck): Promise<VerifiedSegment> {
+  // It starts with the priority of this thread.
+  paced(use)
+  const worker = new Worker(new URL(`./verifier${extname(import.meta.filename)}`, import.meta.url), {
+    argv: [path, ...vkeys.flatMap((vkey) => ['--key', vkey])],
+    workerData: use,
+    stdout: true,
+    stderr: true,
+  })
+  const [[code], said, complaint] = await Promise.all([
+    once(worker, 'exit') as Promise<[number]>,
+    text(worker.stdout),
+    text(worker.stderr),
+  ])
+  const [, range, since = '', until = ''] =
+    /^(leaves .* of .*), recorded from (\S+) to (\S+)$/m.exec(said) ?? []
+  if ((code === 0 || code === DISAGREES) && range === `leaves ${first} to ${last} of ${origin}`)
+    return { since, until }
+  const [why = `it holds other rows than ${first} to ${last}`] = /^(?:BAD|CUT SHORT): .*$/m.exec(said) ?? [
+    complaint.trim() || undefined,
+  ]
+  throw new Error(`${path} does not verify, and nothing is removed: ${why}`)
+}
+
+/** The exit code of the verifier for rows that are whole, with a decision that does not follow from them. */
+const DISAGREES = 5
