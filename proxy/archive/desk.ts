@@ -44,7 +44,7 @@ export function archiveDesk(sources: DeskSources): ArchiveDesk {
     options: shownOptions(options),
     alarm: (at) => alarmOf(sources, at),
     standing: (at) => standingOf(sources, at),
-    plan: (olderThan, at) => planArchive(database, olderThan, at),
+    plan: (olderThan, at) => planArchive(database, olderThan, at, options?.segment),
     list: async (before, most) => {
       const found = await segmentsBefore(database.kysely, before, most)
       const there = options && (await filesIn(options.to)).files
@@ -113,7 +113,7 @@ async function alarmOf({ database, options }: DeskSources, at: number): Promise<
   const keep = daysOf(options.keep) + 1
   const isOld = here.some(({ until }) => Date.parse(until) < at - keep * DAY_MS)
   const states = (await statesUpTo(database, tree.tree, tree.size, MAX_STATES)).toReversed()
-  const end = endOfNext(states, size, keep, at)
+  const end = endOfNext(states, size, keep, at, options.segment)
   return { ...alarm, overdue: isOld || end !== null }
 }
 
@@ -140,7 +140,7 @@ async function standingOf(sources: DeskSources, at: number): Promise<ArchiveStan
     options: shownOptions(options),
     here: { rows: rowsHere, since: oldest?.recorded_at ?? null, bytes: rowsHere * ROW_BYTES },
     archived: counted,
-    next: options && (await planArchive(database, options.keep, at)),
+    next: options && (await planArchive(database, options.keep, at, options.segment)),
     forecast: {
       rows_a_day: Math.round(rate),
       year_bytes: Math.round(365 * rate * bytesARow(counted)),

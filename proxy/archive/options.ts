@@ -10,6 +10,9 @@ export function daysOf(text: string): number {
   return Number(count) * DAYS[unit as keyof typeof DAYS]
 }
 
+/** The rows that a segment has at most, unless an option says otherwise. */
+export const SEGMENT_ROWS = 1_000_000
+
 /** The options of the `archive` file (docs/operating.md#archive). */
 export const archiveOptions = z.strictObject({
   keep: span.describe('The time that rows stay in the database: 90d.'),
@@ -32,6 +35,18 @@ export const archiveOptions = z.strictObject({
   forget: span
     .describe('The age from which `archive forget` needs no reason. Default: it always needs one.')
     .exactOptional(),
+  segment: z
+    .strictObject({
+      days: z.int().min(1).max(31).default(1).describe('The days of a segment, by their states. Default 1.'),
+      rows: z
+        .int()
+        .min(256)
+        .max(10 * SEGMENT_ROWS)
+        .default(SEGMENT_ROWS)
+        .describe('The rows after which a segment ends sooner, at a multiple of 256. Default 1000000.'),
+    })
+    .prefault({})
+    .describe('The size of a segment: whichever comes first.'),
 })
 
 export type ArchiveOptions = z.infer<typeof archiveOptions>

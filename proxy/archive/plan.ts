@@ -4,7 +4,7 @@ import { type StoredState, statesUpTo } from '../../db/ledger/tree/states.ts'
 import { currentTree } from '../../db/ledger/tree/store.ts'
 import type { ArchivePlan } from '../admin/operation/archive-shapes.ts'
 import { daysOf } from './options.ts'
-import { DAY_MS, endOfNext, MAX_STATES } from './schedule.ts'
+import { DAY_MS, endOfNext, MAX_STATES, type SegmentSize } from './schedule.ts'
 
 /** The bytes of a row in a segment, before there is one to measure. */
 const SEGMENT_ROW_BYTES = 250
@@ -18,6 +18,7 @@ export async function planArchive(
   database: Pick<Database, 'kysely'>,
   olderThan: string,
   now: number,
+  segment?: SegmentSize,
 ): Promise<ArchivePlan> {
   const { kysely } = database
   const keep = daysOf(olderThan)
@@ -25,9 +26,9 @@ export async function planArchive(
   const { size: first } = await archiveBoundary(kysely)
   const states = tree ? (await statesUpTo(database, tree.tree, tree.size, MAX_STATES)).toReversed() : []
   const ends: number[] = []
-  for (let end = endOfNext(states, first, keep, now); end !== null; ) {
+  for (let end = endOfNext(states, first, keep, now, segment); end !== null; ) {
     ends.push(end)
-    end = endOfNext(states, end, keep, now)
+    end = endOfNext(states, end, keep, now, segment)
   }
   const last = ends.at(-1) ?? first
   const moved = states.filter(({ leaf }) => leaf > first && leaf <= last)

@@ -11,7 +11,7 @@ import type { LedgerStatement } from '../../db/support/statement.ts'
 import { type ArchiveOutcome, type ArchiveWork, archiveWork } from '../admin/operation/archive-shapes.ts'
 import { type RoundsTask, rounds } from '../tasks/rounds.ts'
 import { type ArchiveDependencies, archiveRows, claimArchive, removeArchived } from './archive.ts'
-import { type ArchiveOptions, daysOf } from './options.ts'
+import { type ArchiveOptions, daysOf, SEGMENT_ROWS } from './options.ts'
 import { lastToGoOnWith, restoreArchived } from './restore.ts'
 
 /** The lead, and what others are told when somebody has asked for work. */
@@ -84,7 +84,7 @@ export function archiveOnSchedule(given: ScheduleDependencies): ArchiveTask {
         if (!wanted) throw new Error('there is no 90-archive.yaml any more')
         const goesOn = () => leads() && !signal.aborted
         const dependencies = { ...given, folder: wanted.to, confirm: wanted.confirm, goesOn }
-        await perform(dependencies, due, signal)
+        await perform(dependencies, due, wanted.segment, signal)
         done = day ?? done
         failedAt = Number.NEGATIVE_INFINITY
       } catch (error) {
@@ -164,11 +164,12 @@ const hasRowsToRemove = async (
 async function perform(
   dependencies: ArchiveDependencies,
   { what, file, keep, text, day }: DueWork,
+  segment: SegmentSize,
   signal: AbortSignal,
 ): Promise<void> {
   if (what === 'restore') return restoreArchived(dependencies, file ?? '', signal)
   if (text === null && day === null) return removeArchived(dependencies)
-  while (await archiveNext(dependencies, daysOf(keep ?? ''), signal)) signal.throwIfAborted()
+  while (await archiveNext(dependencies, daysOf(keep ?? ''), signal, segment)) signal.throwIfAborted()
 }
 
 /** Archives up to the next state whose rows are older than so many days. Returns whether there was one. */
@@ -176,13 +177,14 @@ export async function archiveNext(
   dependencies: ArchiveDependencies,
   keepDays: number,
   signal: AbortSignal,
+  segment?: SegmentSize,
 ): Promise<boolean> {
   const { database, clock, log } = dependencies
   const tree = await currentTree(database.kysely)
   if (!tree) return false
   const { size: from } = await archiveBoundary(database.kysely)
   const states = (await statesUpTo(database, tree.tree, tree.size, MAX_STATES)).toReversed()
-  const end = endOfNext(states, from, keepDays, clock())
+  const end = endOfNext(states, from, keepDays, clock(), segment)
   if (end === null) return false
   await claimArchive(dependencies)
   const last = (await lastToGoOnWith(dependencies, end)) ?? end - 1
@@ -191,21 +193,32 @@ export async function archiveNext(
   return true
 }
 
+export type SegmentSize = ArchiveOptions['segment']
+
+const A_DAY: SegmentSize = { days: 1, rows: SEGMENT_ROWS }
+
 /**
- * Finds the leaf at which the next segment ends: that of the first state that is old enough, by the clock and
- * by the days on which later states were said. A clock that is set a year ahead is one more day. `states`: by
- * their leaves.
+ * Finds the leaf at which the next segment ends: that of the first state that makes it long enough, once that is old
+ * enough by the clock, and by the days on which later states were said. A clock that is set a year ahead is one more
+ * day. `states`: by their leaves.
  */
 export function endOfNext(
   states: readonly Pick<StoredState, 'leaf' | 'at'>[],
   from: number,
   keepDays: number,
   now: number,
+  { days: most, rows }: SegmentSize = A_DAY,
 ): number | null {
-  const at = states.findIndex(({ leaf }) => leaf > from)
-  const state = states[at]
+  const ahead = states.filter(({ leaf }) => leaf > from)
+  const within = new Set<string>()
+  const at = ahead.findIndex(
+    (state, n) => within.add(dayOf(state)).size >= most || (ahead[n + 1]?.leaf ?? from) - from > rows,
+  )
+  const state = ahead[at]
   if (!state || Date.parse(state.at) > now - keepDays * DAY_MS) return null
-  const days = new Set(states.slice(at + 1).map((later) => later.at.slice(0, 10)))
-  days.delete(state.at.slice(0, 10))
+  const days = new Set(ahead.slice(at + 1).map(dayOf))
+  days.delete(dayOf(state))
   return days.size >= keepDays ? state.leaf : null
 }
+
+const dayOf = ({ at }: Pick<StoredState, 'at'>): string => at.slice(0, 10)

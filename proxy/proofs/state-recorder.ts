@@ -33,10 +33,10 @@ interface StateWanted {
 
 /**
  * Says once a day, in the process that leads, what the sealed rows so far have left (docs/ledger.md#state),
- * if 256 rows or more have been sealed since.
+ * if 256 rows or more have been sealed since; and after so many rows.
  */
-export function recordStates(given: StateDependencies): RoundsTask {
-  const { database, clock } = given
+export function recordStates(given: StateDependencies & { readonly rows: () => number }): RoundsTask {
+  const { database, clock, rows } = given
   return rounds({
     name: NAME,
     everyMs: EVERY_MS,
@@ -48,9 +48,10 @@ export function recordStates(given: StateDependencies): RoundsTask {
       const tree = await currentTree(database.kysely)
       if (!tree) return
       const [last] = await statesUpTo(database, tree.tree, tree.size, 1)
-      const leaf = tree.size - (tree.size % TILE_WIDTH)
-      const since = Date.parse(last?.at ?? tree.begun_at)
-      if (leaf > (last?.leaf ?? 0) && clock() - since >= STATE_INTERVAL_MS) yield { tree: tree.tree, leaf }
+      const [from, sealed] = [last?.leaf ?? 0, wholeTiles(tree.size)]
+      const next = from + wholeTiles(rows())
+      const isLate = clock() - Date.parse(last?.at ?? tree.begun_at) >= STATE_INTERVAL_MS
+      if (sealed >= next || (isLate && sealed > from)) yield { tree: tree.tree, leaf: Math.min(sealed, next) }
     },
     idOf: ({ tree }) => `${tree}`,
     work: async (wanted, signal) => {
@@ -62,6 +63,8 @@ export function recordStates(given: StateDependencies): RoundsTask {
     },
   })
 }
+
+const wholeTiles = (leaves: number): number => leaves - (leaves % TILE_WIDTH)
 
 /** Records the state of the first `leaf` sealed rows, a multiple of 256, unless it is. Throws an AbortError. */
 export async function recordState(

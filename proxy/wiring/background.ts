@@ -3,6 +3,7 @@ import { followedBundleNames } from '../../db/principals/spiffe.ts'
 import { proposalDetail } from '../admin/conditions/propose.ts'
 import { trustBundleOf } from '../admin/principals/enroll.ts'
 import { putFollowedBundle } from '../admin/principals/trusted-cas.ts'
+import { SEGMENT_ROWS } from '../archive/options.ts'
 import { type ArchiveTask, archiveOnSchedule } from '../archive/schedule.ts'
 import { followBundles } from '../federation/follow-bundles.ts'
 import { federationTask } from '../federation/publish.ts'
@@ -112,6 +113,7 @@ const stateTask = (
     database: dataDirectory.database,
     ledger,
     configDigest: () => inForce().digest,
+    rows: () => inForce().archive?.segment.rows ?? SEGMENT_ROWS,
     clock,
     log: logs.log,
   })

@@ -3,13 +3,15 @@ import { join } from 'node:path'
 import { pino } from 'pino'
 import t from 'tap'
 import { databaseLocation } from '../../../db/engine.ts'
+import { statesUpTo } from '../../../db/ledger/tree/states.ts'
 import { currentTree } from '../../../db/ledger/tree/store.ts'
 import { archiveOptions, daysOf } from '../../../proxy/archive/options.ts'
 import { archiveNext, endOfNext } from '../../../proxy/archive/schedule.ts'
-import { recordState } from '../../../proxy/proofs/state-recorder.ts'
-import { openArchivedLog } from '../../support/archive.ts'
+import { recordState, recordStates } from '../../../proxy/proofs/state-recorder.ts'
+import { openArchivedLog, recordCalls } from '../../support/archive.ts'
 import { databaseUrl } from '../../support/db/engine.ts'
 import { note } from '../../support/db/history.ts'
+import { eventually } from '../../support/settled.ts'
 
 const DAY_MS = 86_400_000
 const FIRST = Date.parse('2026-01-01T03:00:00.000Z')
@@ -33,6 +35,13 @@ t.test(
     t.equal(end(2_560, 1, 400), null, 'all of it is archived')
     t.equal(end(0, 1, 400, []), null, 'no state at all')
     t.equal(end(0, daysOf('99999y'), 400), null, 'as long as there are people')
+    const sized = (days: number, rows: number, nowDay = 99) =>
+      endOfNext(states, 0, 2, FIRST + nowDay * DAY_MS, { days, rows })
+    t.equal(sized(3, 1_000_000), 768, 'three days')
+    t.equal(sized(3, 1_000_000, 3.9), null, 'the third of them is too young')
+    t.equal(sized(3, 600), 512, 'the rows come first')
+    t.equal(sized(3, 100), 256, 'no state was said sooner')
+    t.equal(sized(9, 1_000_000), null, 'no two days are behind it')
     const twice = [stateOf(0), { ...stateOf(0), leaf: 300 }, { ...stateOf(1), leaf: 512 }]
     t.equal(end(0, 2, 400, twice), null, 'two states of one day are one')
     t.end()
@@ -67,9 +76,32 @@ t.test('rows move a day at a time, and what is young stays', async (t) => {
   t.same(readdirSync(folder).toSorted(), ['0-255.zip', '256-511.zip', 'LOG'])
 })
 
+t.test('a state is said after so many rows, at whole tiles, and not only once a day', async (t) => {
+  const log = await openArchivedLog(t, await databaseUrl(t.testdir()))
+  await recordCalls(log, 600)
+  await log.sealer.seal()
+  const tree = await currentTree(log.database.kysely)
+  if (!tree) throw new Error('there is no tree')
+  const task = recordStates({ ...log, rows: () => 600, log: pino({ level: 'silent' }) })
+  const said = () => statesUpTo(log.database, tree.tree, tree.size, 9)
+  for (const leaves of [[512], [1_024, 512]]) {
+    await task.run()
+    const states = await eventually(said, ({ length }) => length === leaves.length)
+    t.same(
+      states.map(({ leaf }) => leaf),
+      leaves,
+    )
+  }
+  await task.run()
+  await task.stop()
+  t.equal((await said()).length, 2, 'the rest is for the day')
+})
+
 t.test('odd options are refused in a sentence', (t) => {
   const sound = { keep: '90d', to: '/var/lib/sallyport/archive' }
-  t.same(archiveOptions.parse(sound), { ...sound, at: '03:00', confirm: false })
+  const segment = { days: 1, rows: 1_000_000 }
+  t.same(archiveOptions.parse(sound), { ...sound, at: '03:00', confirm: false, segment })
+  t.same(archiveOptions.parse({ ...sound, segment: { days: 7 } }).segment, { ...segment, days: 7 })
   t.same(['1d', '2w', '7y'].map(daysOf), [1, 14, 2_555])
   const odd = [
     ...['0', '0d', '-1d', '90', '90 d', 90, '1h', ''].map((keep) => ({ ...sound, keep })),
@@ -78,6 +110,10 @@ t.test('odd options are refused in a sentence', (t) => {
     ...['yes', 1, null].map((confirm) => ({ ...sound, confirm })),
     ...['3:00', '24:00', '03:60', '03'].map((at) => ({ ...sound, at })),
     { ...sound, more: 1 },
+    ...[{ days: 0 }, { rows: 255 }, { rows: 1e9 }, { days: 1.5 }, { hours: 1 }, null].map((segment) => ({
+      ...sound,
+      segment,
+    })),
     { keep: '90d' },
     { to: '/a' },
   ]
