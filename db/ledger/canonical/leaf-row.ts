@@ -41,11 +41,11 @@ const leafBytes = Buffer.alloc(1 + 256 * 1024)
 export function readLeaves(
   block: Buffer,
   isSealed: boolean,
-  most = Math.ceil(block.length / MIN_LINE) + 1,
+  { most = Math.ceil(block.length / MIN_LINE) + 1, isHashed = true }: ReadLeavesOptions = {},
 ): LeafPage {
   const isText = isUtf8(block)
   const places = new Int32Array(most * PAGE_WIDTH)
-  const hashes = Buffer.alloc(most * HASH_BYTES)
+  const hashes = Buffer.alloc(isHashed ? most * HASH_BYTES : 0)
   let count = 0
   for (let from = 0; from < block.length && count < most; count += 1) {
     const lf = block.indexOf(LF, from)
@@ -55,12 +55,20 @@ export function readLeaves(
     places[at + 1] = to
     const length = isText ? soundLength(block, places, at, isSealed) : 0
     if (length === 0) places.fill(0, at + 2, at + PAGE_WIDTH)
-    // A text between: Node takes twice as long to give bytes.
-    else hashes.write(hash('sha256', leafBytes.subarray(0, length), 'binary'), count * HASH_BYTES, 'latin1')
+    else if (isHashed) hashes.write(treeHash(length), count * HASH_BYTES, 'latin1')
     from = !isSealed && to - from < MIN_LINE ? block.length : to + 1
   }
   return { bytes: block, places: places.subarray(0, count * PAGE_WIDTH), hashes }
 }
+
+interface ReadLeavesOptions {
+  readonly most?: number
+  /** False: the hashes of the tree are made when they are asked for. */
+  readonly isHashed?: boolean
+}
+
+/** The hash in the tree of what is in `leafBytes`. A text: Node takes twice as long to give bytes. */
+const treeHash = (length: number): string => hash('sha256', leafBytes.subarray(0, length), 'binary')
 
 /** Returns the length of the leaf with the byte before it, in `leafBytes`; 0 if there is any doubt about a line. */
 function soundLength(bytes: Buffer, places: Int32Array, at: number, isSealed: boolean): number {
@@ -114,8 +122,12 @@ export class PlacedMembers {
   }
 
   get leaf(): string {
-    const length = this.copyLeaf(this.from('action') - labelLength('action'), this.#places[this.#at + 1] ?? 0)
-    return leafBytes.toString('utf8', 1, length)
+    return leafBytes.toString('utf8', 1, this.copyWhole())
+  }
+
+  /** Copies the leaf as `copyLeaf` does. */
+  copyWhole(): number {
+    return this.copyLeaf(this.from('action') - labelLength('action'), this.#places[this.#at + 1] ?? 0)
   }
 
   has(member: LeafMember): boolean {
@@ -203,13 +215,15 @@ export class LeafRow extends PlacedMembers implements StoredRow {
 
   /** The hash of the leaf in the tree. */
   get leafHash(): Buffer {
-    return this.#hashes.subarray(this.#hashAt, this.#hashAt + HASH_BYTES)
+    return this.#hashes.length === 0
+      ? Buffer.from(treeHash(this.copyWhole()), 'latin1')
+      : this.#hashes.subarray(this.#hashAt, this.#hashAt + HASH_BYTES)
   }
 
   /** Reads a leaf; null if there is any doubt about it, or it differs from the columns stored alongside it. */
   static ofLeaf(leaf: Buffer, stored: ColumnsBesideLeaf): LeafRow | null {
     const block = Buffer.concat([Buffer.from(JSON.stringify(stored.row_hash) ?? ''), leaf])
-    const [row, more] = LeafRow.ofPage(readLeaves(block, true, 2))
+    const [row, more] = LeafRow.ofPage(readLeaves(block, true, { most: 2 }))
     if (!(row instanceof LeafRow) || more) return null
     const { stream, seq, action, status, request_id: id, recorded_at: at, principal_id: who } = row
     const isSame = stream === stored.stream && seq === stored.seq && action === stored.action

@@ -53,9 +53,9 @@ const buffersOf = (page: LeafPage): readonly TransferListItem[] =>
   Object.values(page).flatMap(({ buffer }: Uint8Array) => (buffer instanceof ArrayBuffer ? [buffer] : []))
 
 const readLines = (block: Uint8Array<ArrayBuffer>): LeafPage =>
-  readLeaves(Buffer.from(block.buffer, block.byteOffset, block.byteLength), false)
+  readLeaves(Buffer.from(block.buffer, block.byteOffset, block.byteLength), false, { isHashed: false })
 
-/** Reads blocks of whole lines of an export. */
+/** Reads blocks of whole lines of an export. Few of those are compared with a tree. */
 export const lineReader: PageReader<null, Uint8Array<ArrayBuffer>> = {
   module: import.meta.url,
   role: 'lines',
@@ -68,7 +68,9 @@ serveAs(lineReader.role, () => readLines)
 export const MAX_SEALED_LINES = 512
 
 const readSealed = (block: Uint8Array<ArrayBuffer>): LeafPage =>
-  readLeaves(Buffer.from(block.buffer, block.byteOffset, block.byteLength), true, MAX_SEALED_LINES + 1)
+  readLeaves(Buffer.from(block.buffer, block.byteOffset, block.byteLength), true, {
+    most: MAX_SEALED_LINES + 1,
+  })
 
 /** Reads blocks of leaves with their digests before them. */
 export const sealedLineReader: typeof lineReader = { ...lineReader, role: 'sealed lines', read: readSealed }

@@ -24,7 +24,7 @@ function rangeReader(db: SQLite.Database): (range: SeqRange) => ReturnType<typeo
   return ({ after, until }) => {
     const { lines: found, count } = lines.get(after, until) ?? { lines: null, count: 0 }
     if (!found || count !== until - after) throw new Error('there are fewer rows')
-    return readLeaves(found, true, count + 1)
+    return readLeaves(found, true, { most: count + 1 })
   }
 }
 
