@@ -1,7 +1,7 @@
-import { LRUCache } from 'lru-cache'
 import type { Database } from '../db/database.ts'
 import { findSession } from '../db/operators/sessions.ts'
 import { pinnedPrincipal } from '../db/principals/pins.ts'
+import { boundedCache } from '../db/support/bounded-cache.ts'
 import { DatabaseUnavailable } from '../db/support/unavailable.ts'
 import type { EditedTexts } from './pin/edited-texts.ts'
 import { spiffePin } from './pin/spiffe.ts'
@@ -24,7 +24,7 @@ type LookupAnswer<Found> = Found | undefined | Promise<Found | undefined>
  * found, only that something was.
  */
 export class StrangersLine {
-  readonly #known = new LRUCache<string, true>({ max: MAX_KNOWN })
+  readonly #known = boundedCache<true>(MAX_KNOWN)
   readonly #waiting = new Set<PromiseWithResolvers<void>>()
   readonly #waitMs: number
   #underWay = 0

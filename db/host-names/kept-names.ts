@@ -1,5 +1,5 @@
 import type { LookupFunction } from 'node:net'
-import { LRUCache } from 'lru-cache'
+import { boundedCache } from '../support/bounded-cache.ts'
 import { type HostLookupOptions, lookUpHost, type ResolvedAddresses } from './ask.ts'
 import { HostNameError } from './host-name-error.ts'
 import type { HostAddress } from './machine-names.ts'
@@ -44,7 +44,7 @@ export class HostNameCache {
   readonly #servers: readonly string[] | undefined
   readonly #lookUp: HostLookup
   readonly #now: () => number
-  readonly #kept = new LRUCache<string, CachedHostName>({ max: MAX_NAMES })
+  readonly #kept = boundedCache<CachedHostName>(MAX_NAMES)
   readonly #underWay = new Map<string, Promise<readonly HostAddress[]>>()
 
   constructor({ servers, lookUp = lookUpHost, now = () => performance.now() }: HostNameCacheOptions = {}) {

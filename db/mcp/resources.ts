@@ -1,7 +1,7 @@
 import { type Selectable, sql } from 'kysely'
-import { LRUCache } from 'lru-cache'
 import type { Database } from '../database.ts'
 import type { DatabaseSchema, McpAuthType, McpEra } from '../schema.ts'
+import { boundedCache } from '../support/bounded-cache.ts'
 import type { JsonObject } from '../support/json.ts'
 import { type LedgerStatement, statementOf, timestamp } from '../support/statement.ts'
 
@@ -65,9 +65,7 @@ export function mcpResourceByName(
   db: Database,
 ): (name: string) => McpResource | undefined | Promise<McpResource | undefined> {
   const lookup = db.lookup(mcpResourceByNameQuery(db))
-  const last = new LRUCache<string, { readonly row: McpResourceRow; readonly resource: McpResource }>({
-    max: 1024,
-  })
+  const last = boundedCache<{ readonly row: McpResourceRow; readonly resource: McpResource }>(1024)
   const kept = (name: string, row: McpResourceRow | undefined): McpResource | undefined => {
     if (!row) return undefined
     const known = last.get(name)
@@ -117,7 +115,7 @@ export function mcpResourceOf(row: McpResourceRow): McpResource {
 }
 
 /** The texts read last: a request must not pay for parsing an unchanged text. */
-const parsedTexts = new LRUCache<string, object>({ max: 1024 })
+const parsedTexts = boundedCache<object>(1024)
 
 function read(text: string): unknown {
   const known = parsedTexts.get(text)

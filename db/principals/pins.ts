@@ -1,8 +1,8 @@
 import { type InferResult, sql } from 'kysely'
-import { LRUCache } from 'lru-cache'
 import { parseCapabilities } from '../capabilities.ts'
 import type { Database } from '../database.ts'
 import type { PrincipalType } from '../schema.ts'
+import { boundedCache } from '../support/bounded-cache.ts'
 import { type LedgerStatement, type RowAssertion, statementOf, timestamp } from '../support/statement.ts'
 import { PRINCIPAL_TABLES } from './tables.ts'
 
@@ -157,7 +157,7 @@ function questionOf({ kysely }: Database, type: PrincipalType): string {
 }
 
 /** The sets that were read last. Principals share few; the bound is for the day they do not. */
-const sets = new LRUCache<string, readonly string[]>({ max: 1024 })
+const sets = boundedCache<readonly string[]>(1024)
 
 /**
  * Reads the set from its column. The same text gives the same frozen array. Throws if it is no capability

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { type CryptoKey, errors, type JWTPayload, jwtVerify } from 'jose'
-import { LRUCache } from 'lru-cache'
+import { boundedCache } from '../../db/support/bounded-cache.ts'
 import { isObject } from '../../db/support/json.ts'
 import { clockSentence, Refusal } from '../refusal.ts'
 import { audienceOf } from './audience.ts'
@@ -49,7 +49,7 @@ interface RememberedToken {
  * anything: the pin and the gate do.
  */
 export function tokenVerifier(sources: TokenVerifierDependencies): TokenVerifier {
-  const known = new LRUCache<string, RememberedToken>({ max: CACHE_MAX })
+  const known = boundedCache<RememberedToken>(CACHE_MAX)
   return {
     isOurs: (token) => parseJwt(token, TOKEN_MAX_BYTES)?.claims.iss === sources.issuer(),
     verify: async (token, at) => {

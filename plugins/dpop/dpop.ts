@@ -1,7 +1,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
-import { LRUCache } from 'lru-cache'
 import { type DpopMode, proofFault } from '../../db/ledger/authority/rule.ts'
+import { boundedCache } from '../../db/support/bounded-cache.ts'
 import type { AccessToken, DpopProof, Principal } from '../facts.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
@@ -174,7 +174,7 @@ const keysOf = ({ dpopJkt, previousDpopJkt }: Principal): readonly string[] =>
 const CACHE_MAX = 256
 
 export function targetUrls(baseUrls: () => readonly string[]): (path: string) => ReadonlySet<string> {
-  const known = new LRUCache<string, ReadonlySet<string>>({ max: CACHE_MAX })
+  const known = boundedCache<ReadonlySet<string>>(CACHE_MAX)
   return (path) => {
     const found = known.get(path)
     if (found) return found

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { LRUCache } from 'lru-cache'
+import { boundedCache } from '../../db/support/bounded-cache.ts'
 import type { UnknownRecord } from '../../db/support/json.ts'
 import { clockRefusal, Refusal, SET_CLOCK, type WrongTime } from '../refusal.ts'
 import { decodeBase64url, jwtSegments, segmentObject } from './jwt.ts'
@@ -71,7 +71,7 @@ const KNOWN_LENGTH = 1_024
  * The keys of proofs that held, by the header as it was written: every proof of a client has the same one. To
  * fill this, a client has signed each time, with a nonce of ours. Exported for the test of what enters.
  */
-export const knownProofKeys = new LRUCache<string, ProofKey>({ max: KNOWN_MAX })
+export const knownProofKeys = boundedCache<ProofKey>(KNOWN_MAX)
 
 function remember(head: string, key: ProofKey): void {
   // A copy: a slice keeps the whole text.

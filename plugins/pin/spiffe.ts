@@ -1,11 +1,11 @@
 import { hash } from 'node:crypto'
-import { LRUCache } from 'lru-cache'
 import { svidAnchor } from '../../certs/enrollment/svid.ts'
 import type { Database } from '../../db/database.ts'
 import { caDigests, isTextOf, printDigests } from '../../db/principals/ca-texts.ts'
 import type { PinnedPrincipal } from '../../db/principals/pins.ts'
 import { type SpiffePrincipal, spiffePrincipal } from '../../db/principals/spiffe.ts'
 import { spiffeCasFor } from '../../db/principals/trusted-cas.ts'
+import { boundedCache } from '../../db/support/bounded-cache.ts'
 import type { TlsPeer } from '../plugin.ts'
 import type { EditedTexts } from './edited-texts.ts'
 
@@ -27,7 +27,7 @@ export type SpiffeLookup = (peer: TlsPeer, at: number) => Promise<PinnedPrincipa
  */
 export function spiffePin(database: Database, edited: Pick<EditedTexts, 'note'>): SpiffeLookup {
   const casFor = spiffeCasFor(database)
-  const judged = new LRUCache<string, SvidVerdict>({ max: CACHE_MAX })
+  const judged = boundedCache<SvidVerdict>(CACHE_MAX)
   return async (peer, at) => {
     const spiffeId = nameOf(peer)
     const principal = spiffeId === null ? undefined : await spiffePrincipal(database, spiffeId)

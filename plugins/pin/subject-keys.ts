@@ -1,7 +1,7 @@
 import { createHmac, randomBytes } from 'node:crypto'
-import { LRUCache } from 'lru-cache'
 import type { Database } from '../../db/database.ts'
 import { sealedSubjectKey } from '../../db/principals/subject-keys.ts'
+import { boundedCache } from '../../db/support/bounded-cache.ts'
 import { openSealed, sealBytes } from '../secrets/seal.ts'
 
 const KEY_BYTES = 32
@@ -13,7 +13,7 @@ export class SubjectKeys {
   readonly #sealer: Buffer
   readonly #stored: ReturnType<typeof sealedSubjectKey>
   /** The keys that were opened last, by the same names. */
-  readonly known = new LRUCache<string, Buffer>({ max: CACHE_MAX })
+  readonly known = boundedCache<Buffer>(CACHE_MAX)
 
   /** `sealer`: 32 random bytes. */
   constructor(database: Database, sealer: Buffer) {

@@ -1,4 +1,4 @@
-import { LRUCache } from 'lru-cache'
+import { boundedCache } from '../../db/support/bounded-cache.ts'
 import type { MonotonicClock } from './throttle.ts'
 
 const MINUTE_MS = 60_000
@@ -21,7 +21,7 @@ export class PrincipalQuota {
   readonly #most: () => number
   readonly #tell: (principalId: string) => void
   readonly #told: number
-  readonly #counts = new LRUCache<string, QuotaCount>({ max: MAX_REMEMBERED })
+  readonly #counts = boundedCache<QuotaCount>(MAX_REMEMBERED)
 
   /**
    * `most`: the quota of one principal in a minute, as of now. `tell` is called for each `told`th that one

@@ -1,5 +1,5 @@
 import { isIPv6 } from 'node:net'
-import { LRUCache } from 'lru-cache'
+import { boundedCache } from '../../db/support/bounded-cache.ts'
 import type { NoticeChannel } from '../../db/support/notices.ts'
 
 /**
@@ -28,9 +28,9 @@ interface FailureCount {
 export class FailureThrottle {
   readonly #now: MonotonicClock
   readonly #tell: (who: string) => void
-  readonly #counts = new LRUCache<string, FailureCount>({ max: MAX_REMEMBERED })
+  readonly #counts = boundedCache<FailureCount>(MAX_REMEMBERED)
   /** The end of each one's wait. ms of the monotonic clock. */
-  readonly #waits = new LRUCache<string, number>({ max: MAX_REMEMBERED })
+  readonly #waits = boundedCache<number>(MAX_REMEMBERED)
 
   /**
    * `tell` is called for each failure that counts: for other processes, which call {@link addRemoteFailure}.

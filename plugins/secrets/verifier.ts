@@ -1,5 +1,5 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
-import { LRUCache } from 'lru-cache'
+import { boundedCache } from '../../db/support/bounded-cache.ts'
 import { Refusal } from '../refusal.ts'
 import { SECRET_MAX_BYTES, verifySecret } from './hash.ts'
 
@@ -20,7 +20,7 @@ export class SecretVerifier {
   /** Verifications that run or wait, by the stored hash. */
   readonly #guesses = new Map<string, number>()
   /** The keyed digest of the secret that held, by the stored hash: another hash has none yet. */
-  readonly #held = new LRUCache<string, Buffer>({ max: CACHE_MAX })
+  readonly #held = boundedCache<Buffer>(CACHE_MAX)
   /**
    * The verifications under way, by a keyed digest of hash and secret: many requests at once wait for one.
    */

@@ -1,7 +1,7 @@
 import type { Server } from 'node:https'
 import type { Socket } from 'node:net'
 import { type SecureContext, TLSSocket } from 'node:tls'
-import { LRUCache } from 'lru-cache'
+import { boundedCache } from '../../db/support/bounded-cache.ts'
 import { senderOf } from '../../plugins/secrets/throttle.ts'
 import { ClientFlight, FlightError, type FlightFault } from './client-flight.ts'
 import {
@@ -110,7 +110,7 @@ export function acceptTlsConnections(
 ): () => void {
   const turns = new LoopScheduler()
   const handshakes = new PendingHandshakes(Math.ceil(connections.limits.maxConnections / 2), handshakeMs)
-  const senders = new LRUCache<string, SenderCost>({ max: MAX_ADDRESSES })
+  const senders = boundedCache<SenderCost>(MAX_ADDRESSES)
   const lingering = new LingeringConnections({ ...LINGER_LIMITS, lingerMs })
 
   const admit = (socket: Socket): void => {

@@ -1,6 +1,6 @@
 import type { Kysely } from 'kysely'
-import { LRUCache } from 'lru-cache'
 import type { DatabaseSchema } from '../../schema.ts'
+import { boundedCache } from '../../support/bounded-cache.ts'
 import type { ReadableNames, StoredRow } from '../record/leaf.ts'
 
 type PseudonymColumns = Pick<StoredRow, 'principal_id' | 'detail'>
@@ -22,7 +22,7 @@ export function userNameFinder(
   db: Kysely<DatabaseSchema>,
 ): (row: PseudonymColumns) => Promise<ReadableNames> {
   // The empty text: there is no such user any more.
-  const known = new LRUCache<string, string>({ max: MAX_CACHED_NAMES })
+  const known = boundedCache<string>(MAX_CACHED_NAMES)
   const nameOf = async (pseudonym: string | undefined): Promise<string | undefined> => {
     if (pseudonym === undefined) return undefined
     const name = known.get(pseudonym) ?? (await userOf(db, pseudonym))

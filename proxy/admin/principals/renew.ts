@@ -1,8 +1,8 @@
 import { hash, type KeyObject, X509Certificate } from 'node:crypto'
-import { LRUCache } from 'lru-cache'
 import type { IssuingAuthority } from '../../../certs/authority/authority.ts'
 import { certifyClient } from '../../../certs/authority/issue.ts'
 import type { OrganisationAuthority } from '../../../certs/authority/rotation.ts'
+import { boundedCache } from '../../../db/support/bounded-cache.ts'
 import type { Principal } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { ChangeAuthor } from '../../../plugins/operators/actor.ts'
@@ -155,7 +155,7 @@ const MAX_ANSWERS = 1_000
  */
 export class RecentRenewals {
   readonly #quota: PrincipalQuota
-  readonly #answers = new LRUCache<string, Promise<object>>({ max: MAX_ANSWERS })
+  readonly #answers = boundedCache<Promise<object>>(MAX_ANSWERS)
 
   constructor(now: MonotonicClock) {
     this.#quota = new PrincipalQuota(now, () => MAX_RENEWALS_PER_MINUTE)

@@ -2,7 +2,7 @@ import { _, Ajv, type AnySchema, type ErrorObject, type KeywordCxt, Name } from 
 import { Ajv2019 } from 'ajv/dist/2019.js'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import canonicalize from 'canonicalize'
-import { LRUCache } from 'lru-cache'
+import { boundedCache } from '../../../db/support/bounded-cache.ts'
 import { isObject } from '../../../db/support/json.ts'
 import { escapeHidden, truncateText } from '../../visible.ts'
 import { measureJson } from '../protocol/json-text.ts'
@@ -41,7 +41,7 @@ const OPTIONS = {
 const SMALL_SCHEMA = { size: 16_384, values: 120, patternWeight: 300 }
 
 // Keyed by digest: small schemas, compiled for the thread that serves.
-const quickChecks = new LRUCache<string, (value: unknown) => string | null | undefined>({ max: 1_000 })
+const quickChecks = boundedCache<(value: unknown) => string | null | undefined>(1_000)
 
 /**
  * Checks arguments as `argumentsVerdict` does, within some 5 ms for those of 32 KiB. Undefined if that does not

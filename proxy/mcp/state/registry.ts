@@ -9,6 +9,7 @@ import {
   onlyMcpTool,
   type PinnedMcpTool,
 } from '../../../db/mcp/tools.ts'
+import { boundedCache } from '../../../db/support/bounded-cache.ts'
 import type { Principal } from '../../../plugins/facts.ts'
 
 export interface PinnedTool {
@@ -62,7 +63,7 @@ export function openRegistry(database: Database): McpRegistry {
       1_024 + (tool.definition?.length ?? 0) + (tool.pending_definition?.length ?? 0),
   })
 
-  const pages = new LRUCache<string, ReadonlySet<string>>({ max: 500 })
+  const pages = boundedCache<ReadonlySet<string>>(500)
   const pagesOf: McpRegistry['pages'] = async ({ resource_id: id, revision }) => {
     const key = `${id} ${revision}`
     const found = pages.get(key) ?? pagesIn(await listMcpTools(database, id))

@@ -1,9 +1,9 @@
 import { createHmac, hash } from 'node:crypto'
 import { deflateRawSync, inflateRawSync } from 'node:zlib'
-import { LRUCache } from 'lru-cache'
 import type { Database } from '../../../db/database.ts'
 import type { Ledger } from '../../../db/ledger/record/ledger.ts'
 import { claimOnce, isClaimed } from '../../../db/single-uses.ts'
+import { boundedCache } from '../../../db/support/bounded-cache.ts'
 import { isObject, type JsonObject } from '../../../db/support/json.ts'
 import { isReplay } from '../../../plugins/dpop/single-use.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
@@ -97,7 +97,7 @@ export class SharedSessions implements CallerSessionStore {
   readonly #here: CallerSessions
   /** When it was looked up that a session has not ended. ms of `performance.now()`. */
   readonly #lookedAt = new WeakMap<CallerSession, number>()
-  readonly #ended = new LRUCache<string, true>({ max: MAX_REMEMBERED_ENDS })
+  readonly #ended = boundedCache<true>(MAX_REMEMBERED_ENDS)
   readonly #quota = new PrincipalQuota(monotonicClock, () => MAX_ENDED_PER_MINUTE)
 
   constructor(sources: SharedSessionDependencies) {
