@@ -34,7 +34,7 @@ t.test('what looks at the whole process or changes it has one of its own, and mo
   for (const name of [
     'proxy/egress/agent',
     'attacks/descriptors',
-    'attacks/climbs',
+    'attacks/few-threads',
     'db/database',
     'proxy/shadow',
   ])

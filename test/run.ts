@@ -14,7 +14,7 @@ import { ENGINE, MADE_ONCE, MIGRATED_DATABASE, MIGRATED_FILE, migratedDatabase }
 import { isOfPostgres, testFiles } from './support/db/on-both-engines.ts'
 import { keepInMemory } from './support/in-turn/memory.ts'
 import { type BrokenOff, type FileResult, Worker } from './support/in-turn/workers.ts'
-import { ALONE, isLong, isShort, LANE, measures, needsProcess } from './support/lanes.ts'
+import { ALONE, isLong, isShort, LANE, measures, needsProcess, timeoutOf } from './support/lanes.ts'
 
 /** Most tests wait for a third of their time: three at once keep two cores busy. */
 const AT_ONCE = 3
@@ -81,7 +81,7 @@ async function runAll(all: readonly string[], atOnce: number): Promise<void> {
     Array.from({ length: atOnce }, async () => {
       let worker: Worker | null = null
       for (let file = waiting.shift(); file !== undefined; file = waiting.shift())
-        if (all.length === 1 || measures(file) || needsProcess(file)) await run(file)
+        if (all.length === 1 || needsProcess(file)) await run(file)
         else worker = await runInTurn(file, worker ?? begun(file))
       if (worker) await end(worker)
     }),
@@ -103,7 +103,7 @@ function begun(file: string): Worker {
 
 /** Runs a file in a worker. Returns the worker if it can take another one. */
 async function runInTurn(file: string, worker: Worker): Promise<Worker | null> {
-  const result = await worker.run(file, TIMEOUT_S * 1_000)
+  const result = await worker.run(file, timeoutOf(file, TIMEOUT_S * 1_000))
   if ('reason' in result) {
     // What was its file's doing is seen again; all else is said here, and fails the run.
     await run(file)
@@ -144,7 +144,7 @@ function watch(child: ChildProcess): void {
 function run(file: string): Promise<unknown> {
   // By that variable tap has its loader in whatever is started.
   const args = ['-c', 'unset NODE_OPTIONS; exec "$0" "$@"', process.execPath, file]
-  const options = { env: envOf(file), timeout: TIMEOUT_S * 1_000, buffered: true, at: null }
+  const options = { env: envOf(file), timeout: timeoutOf(file, TIMEOUT_S * 1_000), buffered: true, at: null }
   const ended = t.spawn('/bin/sh', args, options, file)
   ended.subtest?.once('process', (child: ChildProcess) => {
     const since = performance.now()

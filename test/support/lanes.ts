@@ -93,6 +93,8 @@ export const isShort = (file: string): boolean => !isLong(file) || beginsWith(fi
 
 /** The calls of a test that measures time, work or memory, or the code that runs meanwhile. */
 const MEASURED = /\b(holdOf|heldFor|held|shortest|walkOf|performance\.now|(threadC|c)puUsage|memoryUsage)\(/
+/** Those of them that what ran before in the same process may fail: its memory, and code that is warm. */
+const OF_PROCESS = /\b(holdOf|heldFor|held|shortest|walkOf|cpuUsage|memoryUsage)\(/
 
 /** Tells whether a test measures: what runs alongside may fail it. */
 export const measures = (file: string): boolean => MEASURED.test(readFileSync(file, 'utf8'))
@@ -101,11 +103,11 @@ export const measures = (file: string): boolean => MEASURED.test(readFileSync(fi
 export const ALONE: readonly string[] = ['test/attacks/loop.test.ts']
 
 /**
- * Code that changes or looks at the whole process, or may take longer than others: such a file has its own process.
- * The others of a run have one in turn (in-turn/worker.ts), and leave it as they find it.
+ * Code that changes or looks at the whole process: such a file has its own process. The others of a run have one in
+ * turn (in-turn/worker.ts), and leave it as they find it.
  */
 const WHOLE_PROCESS =
-  /\bprocess\.(?!execPath|env\.PATH|hrtime|cwd|getuid|platform|version|arch|nextTick|pid|stderr)|\bimport\.meta\.main\b|\bglobalThis\.\w+ =[^=]|\bsetDefaultCACertificates\b|\bglobalAgent\b|\/proc\/self\/(task|fd|status|net)|^t\.setTimeout\(|\bgc\(|\.stop\('(?:fast|immediate)'\)/m
+  /\bprocess\.(?!execPath|env\b|hrtime|cwd|getuid|platform|version|arch|nextTick|pid|stderr|ts')|\bprocess\.env(?:\.\w+|\[[^\]]+\]|) =[^=]|\bdelete process\.env|\(process\.env,|\bimport\.meta\.main\b|\bglobalThis\.\w+ =[^=]|\bsetDefaultCACertificates\b|\bglobalAgent\b|\/proc\/self\/(task|fd|status|net)|^t\.setTimeout\((?![\d_]+\))|\bgc\(|\.stop\('(?:fast|immediate)'\)/m
 
 /** They have a process of their own too, and why. A file or folder by the start of its path. */
 export const OWN_PROCESS: Readonly<Record<string, string>> = {
@@ -114,5 +116,13 @@ export const OWN_PROCESS: Readonly<Record<string, string>> = {
 }
 
 /** Tells whether a test has a process of its own in a run. */
-export const needsProcess = (file: string): boolean =>
-  beginsWith(file, Object.keys(OWN_PROCESS)) || WHOLE_PROCESS.test(readFileSync(file, 'utf8'))
+export function needsProcess(file: string): boolean {
+  const text = readFileSync(file, 'utf8')
+  return beginsWith(file, Object.keys(OWN_PROCESS)) || WHOLE_PROCESS.test(text) || OF_PROCESS.test(text)
+}
+
+/** The time that a file may take, as it says itself; else as given. ms. */
+export function timeoutOf(file: string, otherwise: number): number {
+  const [, asked] = /^t\.setTimeout\(([\d_]+)\)/m.exec(readFileSync(file, 'utf8')) ?? []
+  return asked === undefined ? otherwise : Number(asked.replaceAll('_', ''))
+}
