@@ -12,7 +12,7 @@ import { migrateLedger, type OnCopied } from './ledger/form/rebuild.ts'
 import { openReadOnly } from './ledger/rows.ts'
 import { openSqliteWriter } from './ledger/thread.ts'
 import { sqliteRowCounts, sqliteTreeRows } from './ledger/tree-rows.ts'
-import { SQLITE_MIGRATIONS } from './migrations.ts'
+import { isMigrated, SQLITE_MIGRATIONS } from './migrations.ts'
 import type { OpenedLedger, ReaderTasks } from './reader.ts'
 
 const OWNER_ONLY = 0o600
@@ -84,7 +84,7 @@ export async function openSqliteDatabase(
   const kysely = new Kysely<DatabaseSchema>({ dialect: new SqliteDialect({ database: connection }) })
   try {
     // Asked first: a database that is up to date is opened without a lock, while another process writes.
-    if ((await pendingMigrations(kysely, SQLITE_MIGRATIONS)).length > 0) {
+    if (!isMigrated(connection) && (await pendingMigrations(kysely, SQLITE_MIGRATIONS)).length > 0) {
       const migrate = () => inTransaction(connection, () => migrateToLatest(kysely, SQLITE_MIGRATIONS))
       await migrateLedger(connection, file, migrate, onCopied)
     }
