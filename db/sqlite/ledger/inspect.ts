@@ -19,7 +19,7 @@ import { chainStartOf, KeptWatch, keptRows, NO_STATES, rowsSince } from '../../l
 import { recomputer } from '../../ledger/verify/recompute.ts'
 import type { DamagedRow } from '../../ledger/verify/verify.ts'
 import type { DatabaseSchema } from '../../schema.ts'
-import { SQLITE_MIGRATIONS } from '../migrations.ts'
+import { isMigrated } from '../migrations.ts'
 import { type AuditSchema, sqliteSchemaProblem } from './form/schema.ts'
 import { expectedAuditSchema } from './form/schema-expected.ts'
 import { headProblem, readHead } from './head-file.ts'
@@ -144,7 +144,7 @@ async function inspectOpened(
   const expected = await expectedAuditSchema()
   const odd = viewsInPlaceOfTables(db)
   const kysely = new Kysely<DatabaseSchema>({ dialect: new SqliteDialect({ database: db }) })
-  const isOurs = odd.length === 0 && isOfThisVersion(db)
+  const isOurs = odd.length === 0 && isMigrated(db)
   const { since } = trusted
   if (since && !isOurs) throw new Error(NO_STATES)
   const kept = since ? await rowsSince(kysely, since) : isOurs ? await keptRows(kysely) : null
@@ -203,7 +203,7 @@ interface DatabaseSnapshot {
 }
 
 function readSnapshot(db: SQLite.Database, expected: AuditSchema): DatabaseSnapshot {
-  if (!isOfThisVersion(db)) return { schema: null, tables: null }
+  if (!isMigrated(db)) return { schema: null, tables: null }
   return { ...schemaOnlySnapshot(db, expected), tables: readAuthorityTables(db) }
 }
 
@@ -215,13 +215,6 @@ const unreadSnapshot = (odd: readonly string[]): DatabaseSnapshot => ({
 
 // If a page of the file cannot be read, the tables may be on it.
 function schemaOnlySnapshot(db: SQLite.Database, expected: AuditSchema): DatabaseSnapshot {
-  const schema = isOfThisVersion(db) ? sqliteSchemaProblem(db, expected) : null
+  const schema = isMigrated(db) ? sqliteSchemaProblem(db, expected) : null
   return { schema, tables: null }
-}
-
-function isOfThisVersion(db: SQLite.Database): boolean {
-  const has = db.prepare("select 1 from sqlite_schema where name = 'kysely_migration'").get() !== undefined
-  const applied = has ? db.prepare<[], string>('select name from kysely_migration').pluck().all() : []
-  const ours = Object.keys(SQLITE_MIGRATIONS)
-  return applied.length === ours.length && ours.every((name) => applied.includes(name))
 }
