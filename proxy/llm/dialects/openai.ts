@@ -72,7 +72,7 @@ const IMAGES: EndpointDoc = {
   example: { model: 'gpt-image-2', prompt: 'a sallyport' },
 }
 
-const responses = { wire: 'responses', errorEvent: responsesErrorEvent } as const
+const responses = { wire: 'responses', errorEvent: responsesErrorEvent, detachedBy: 'background' } as const
 
 const modelOf = ({ id, created, provider }: OfferedModel) => ({
   id,
@@ -174,7 +174,6 @@ export const openai: Dialect<'openai'> = {
       ...endpoint('/v1/responses', '/responses', RESPONSES),
       ...responses,
       modelOptional: true,
-      detachedBy: 'background',
     },
     {
       ...endpoint('/v1/responses/input_tokens', '/responses/input_tokens', INPUT_TOKENS),

@@ -72,6 +72,7 @@ await t.test(
     const model = 'gpt-test'
     for (const [path, member] of [
       ['/v1/responses', 'background'],
+      ['/v1/responses/compact', 'background'],
       ['/v1/chat/completions', 'deferred'],
       ['/v1/llm/chat', 'deferred'],
     ] as const) {
