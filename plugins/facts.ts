@@ -78,6 +78,8 @@ export interface CallCommitments {
   salt(label: string): string
   /** A SHA-256 that has been given the salt. */
   hashing(label: string): Hash
+  /** 32 bytes for another use, the same for each request of this principal: they say nothing of its key. */
+  derived(use: string): Buffer
 }
 
 /** The MCP resource that a call is for, as it was judged: given if it is one. */

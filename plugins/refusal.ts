@@ -253,9 +253,15 @@ export const REFUSAL_REASONS = {
     'The ledger is not sealed any more, so nothing of it can be proven that is newer than its last checkpoint. Tell the operator.',
   ),
   dialect_translation_unavailable: finalReason(
-    fault(
-      501,
-      'The provider of this model speaks another dialect, and translation is not available yet. Call the model at the path of its own dialect.',
+    invalid(
+      400,
+      'The provider of this model speaks another API, and this call is not translated. Call the model at the path of its own API.',
+    ),
+  ),
+  translation_lossy: finalReason(
+    invalid(
+      400,
+      'The provider of this model cannot be told all of this request. Leave out what is named, or ask an operator to accept that loss.',
     ),
   ),
   loop_detected: finalReason(

@@ -181,6 +181,11 @@ class RequestCommitments implements CallCommitments {
     return this.#salt
   }
 
+  derived(use: string): Buffer {
+    // The id of a request, which salts are made of, begins otherwise.
+    return Buffer.from(hmac(this.#key, `derived: ${use}`), 'hex')
+  }
+
   hashing(label: string): Hash {
     return createHash('sha256').update(this.salt(label), 'hex')
   }

@@ -308,6 +308,9 @@ function countRequest(
   metrics.requests.inc({ route: path, method, status: ended.ending.status })
   metrics.latency.observe({ route: path }, (ended.at - arrival.at) / 1000)
   if (refusal) metrics.refusals.inc({ reason: refusal.reason })
+  const losses = refusal?.report.losses
+  for (const loss of Array.isArray(losses) ? losses : [])
+    metrics.translationRefused.inc({ loss: String(loss) })
   if (receipt && 'summarised' in receipt) metrics.summarised.inc()
   const { report } = ended
   // A call that a plugin refused has reached no upstream.
@@ -317,7 +320,9 @@ function countRequest(
   if (surface === 'mcp') metrics.mcpCalls.inc({ resource: provider, result })
   if (surface !== 'llm') return
   metrics.llmCalls.inc({ provider, result })
-  const { tokens, tokens_unknown: unknown, searches, server_tools: tools, attempts } = detail
+  const { tokens, tokens_unknown: unknown, searches, server_tools: tools, attempts, translated } = detail
+  if (isObject(translated))
+    metrics.translated.inc({ from: String(translated.from), to: String(translated.to) })
   if (typeof unknown === 'string') metrics.tokensUnknown.inc({ provider, reason: unknown })
   const { input: read, output: written, ...parts } = isObject(tokens) ? tokens : {}
   const [input, output] = [Number(read ?? 0), Number(written ?? 0)]

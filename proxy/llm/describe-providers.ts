@@ -1,7 +1,7 @@
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import { isModelListReadable, type ModelCatalogue } from './catalogue.ts'
 import { type DialectName, LLM_ENDPOINTS, type LlmEndpoint } from './dialects/registry.ts'
-import type { LlmOptions, LlmProvider } from './options.ts'
+import { type LlmOptions, type LlmProvider, modelOfAlias } from './options.ts'
 import { notConfiguredFailure, refusalOfFailure } from './refusals.ts'
 import { type LlmTarget, providerRouting, providersOf, speaks } from './routing.ts'
 import { hasCredentials, usesCallerKey } from './upstream/headers.ts'
@@ -26,7 +26,9 @@ export function describeProviders(options: LlmOptions, catalogue: Pick<ModelCata
       key_variable: provider.keyVariable ?? null,
       is_default: provider.name === fallback,
       patterns: [...provider.models],
-      aliases: { ...provider.aliases },
+      aliases: Object.fromEntries(
+        Object.entries(provider.aliases).map(([name, to]) => [name, modelOfAlias(to)]),
+      ),
       listed: listedOf(provider, catalogue),
     })),
     routes: [...names].slice(0, MAX_ROUTES).map((model) => ({

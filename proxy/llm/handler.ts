@@ -1,6 +1,9 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import type { JsonObject } from '../../db/support/json.ts'
 import type { JsonBody } from '../../plugins/json-body/json-body.ts'
-import type { JsonSpan } from '../../plugins/json-body/scan.ts'
+import { type JsonSpan, scanJson } from '../../plugins/json-body/scan.ts'
 import type { CallPermit } from '../../plugins/permit.ts'
+import type { PinnedCaller } from '../../plugins/pin/pin.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import {
@@ -14,6 +17,7 @@ import type { CallReport, Reply } from '../http/reply.ts'
 import { isRequestedModel, type ModelMismatches } from './answered-models.ts'
 import { CredentialError, type ProviderKeys } from './credentials/provider-keys.ts'
 import { answerTap } from './dialects/answer-tap.ts'
+import { DIALECT_BY_NAME, DIALECT_OF_WIRE } from './dialects/registry.ts'
 import type { ProviderUsage } from './dialects/stated-usage.ts'
 import { type AnswerReading, readDocument } from './dialects/statements.ts'
 import type { LlmOptions } from './options.ts'
@@ -38,7 +42,9 @@ import {
   refuseWith,
   secretQuotedError,
 } from './refused-answer.ts'
-import { type LlmTarget, type ProviderTarget, providerRouting } from './routing.ts'
+import { type AskedTarget, type LlmTarget, type ProviderTarget, providerRouting } from './routing.ts'
+import { type ToldRequest, tellCall } from './translate/call.ts'
+import { failureOfRefusal, tellAnswer, translationHeader } from './translated-answer.ts'
 import {
   abandonAnswer,
   discardAnswer,
@@ -64,7 +70,9 @@ import { providerSecretTraces, readProviderWords } from './upstream/words.ts'
 /** Bytes. The end of an answer so far: as much as shows an event that was cut in half. */
 const TAIL_LENGTH = 2
 
-export type LlmFacts = Arrival & Pick<JsonBody, 'body' | 'spans'> & { granted: CallPermit<LlmTarget> }
+export type LlmFacts = Arrival &
+  Pick<JsonBody, 'body' | 'spans'> &
+  Pick<PinnedCaller, 'commitments'> & { granted: CallPermit<LlmTarget> }
 
 export interface LlmServices {
   readonly upstream: LlmUpstream
@@ -99,7 +107,7 @@ export function llmHandler(options: LlmOptions, services: LlmServices): (facts: 
   return async (facts) => {
     const { model, endpoint } = facts.granted.target
     if (facts.headers[LOOP]?.includes(services.loopToken)) throw new Refusal('loop_detected')
-    const targets = ((): readonly ProviderTarget[] => {
+    const targets = ((): readonly AskedTarget[] => {
       try {
         return targetsOf(model, endpoint)
       } catch (error) {
@@ -109,22 +117,27 @@ export function llmHandler(options: LlmOptions, services: LlmServices): (facts: 
       }
     })()
     const answered = await firstAnswer(targets, facts, means)
+    if (isTold(answered)) return tellOn(answered, facts, means)
     return answered.answer.status < 300
       ? passOnAnswer(answered, facts, means)
-      : { ...(await passOnRefusal(answered, facts, means.secrets)), report: () => reportOf(answered, {}) }
+      : {
+          ...(await passOnRefusal(answered, facts, means.secrets)),
+          report: () => reportOf(answered, {}, facts),
+        }
   }
 }
 
 async function firstAnswer(
-  targets: readonly ProviderTarget[],
+  targets: readonly AskedTarget[],
   facts: LlmFacts,
   means: LlmDependencies,
 ): Promise<ProviderAnswer> {
   const failed: ProviderAttempt[] = []
-  const asked: ProviderTarget[] = []
+  const asked: AskedTarget[] = []
   let last: ProviderFailure | null = null
+  let lossy: Refusal | null = null
   let waitedMs = 0
-  const mayAsk = (target: ProviderTarget) =>
+  const mayAsk = (target: AskedTarget) =>
     hasCredentials(target.provider, facts.headers) && asked.every((before) => mayFollow(before, target))
   for (const [index, target] of targets.entries()) {
     // A target without a key was not asked, so it does not hide the answer of another one.
@@ -133,7 +146,13 @@ async function firstAnswer(
       continue
     }
     if (!mayAsk(target)) continue
-    const keyed = target.provider.credentials ? await withKey(target, facts, means) : target
+    const told = target.wire !== null ? await tellRequest(target, facts) : null
+    // Nor does one that cannot be told all of the request.
+    if (told instanceof Refusal) {
+      lossy ??= told
+      continue
+    }
+    const keyed = target.provider.credentials ? await withKey({ target, told }, facts, means) : target
     if ('failure' in keyed) {
       last ??= keyed.failure
       continue
@@ -141,18 +160,18 @@ async function firstAnswer(
     asked.push(target)
     const hasNext = () => targets.slice(index + 1).some(mayAsk)
     const askedAt = performance.now()
-    const outcome = await attempt(keyed, facts, means, hasNext).catch((error: unknown) => {
+    const outcome = await attempt({ target: keyed, told }, facts, means, hasNext).catch((error: unknown) => {
       throw facts.hangup.gone ? goneRefusal(error, target, failed) : error
     })
     const cameAt = performance.now()
     waitedMs += cameAt - askedAt
-    if ('answer' in outcome) return { target: keyed, answer: outcome.answer, failed, waitedMs, cameAt }
+    if ('answer' in outcome) return { target: keyed, told, answer: outcome.answer, failed, waitedMs, cameAt }
     last = outcome.failure
     if (last.reason === 'provider_auth_failed') means.providerKeys.refused(target.provider)
     failed.push(attemptOf(last))
     if (!outcome.mayTryNext) break
   }
-  if (!last) throw new Error('routing gave no target')
+  if (!last) throw lossy ?? new Error('routing gave no target')
   const { isFree } = facts.granted.target.endpoint
   const { tokensUnknown, ...free } = last
   throw await refusalOfFailure(isFree ? free : last, failed)
@@ -175,12 +194,13 @@ function goneRefusal(
 
 /** Gives a target the key that its source has now. */
 async function withKey(
-  target: ProviderTarget,
+  { target, told }: AskedRequest,
   { granted }: LlmFacts,
   { providerKeys }: LlmDependencies,
 ): Promise<ProviderTarget | { readonly failure: ProviderFailure }> {
   try {
-    return { ...target, headers: await providerKeys.headers(target.provider, granted.target.dialect) }
+    const dialect = told ? DIALECT_OF_WIRE[told.to] : granted.target.dialect
+    return { ...target, headers: await providerKeys.headers(target.provider, dialect) }
   } catch (error) {
     if (!(error instanceof CredentialError)) throw error
     return { failure: { ...notConfiguredFailure(target.provider), cause: error } }
@@ -196,17 +216,41 @@ type AttemptOutcome =
   | { readonly answer: UpstreamAnswer }
   | { readonly failure: ProviderFailure; readonly mayTryNext: boolean }
 
+type AskedRequest = Pick<ProviderAnswer, 'target' | 'told'>
+
+/** Translates a call for a target. Resolves with its refusal if the target cannot be told all of it. */
+async function tellRequest(
+  { provider, model, alias, wire }: AskedTarget,
+  { granted, body, id, at, commitments, held, hangup }: LlmFacts,
+): Promise<ToldRequest | Refusal> {
+  const { model: named, endpoint } = granted.target
+  if (model === null || named === null || endpoint.wire === undefined || wire === null)
+    throw new Error('no model is told of this')
+  const call = { from: endpoint.wire, body, id, at, commitments, held, model: named }
+  const { principal } = granted
+  try {
+    return await tellCall(
+      { ...call, principalId: principal.id, signal: hangup.signal },
+      { provider, model, alias, wire },
+    )
+  } catch (error) {
+    if (error instanceof Refusal && error.reason === 'translation_lossy') return error
+    throw error
+  }
+}
+
 function attempt(
-  target: ProviderTarget,
+  asked: AskedRequest,
   facts: LlmFacts,
   means: LlmDependencies,
   hasNext: () => boolean,
 ): Promise<AttemptOutcome> {
   const { upstream, secrets } = means
+  const { target } = asked
   // The first request of that key may still be at work there: another provider would be paid for the same.
   const isWaitedFor = ({ status }: UpstreamAnswer) =>
     status === 409 && facts.headers['idempotency-key'] !== undefined
-  return upstream.call(requestTo(target, facts, means)).then(
+  return upstream.call(requestTo(asked, facts, means)).then(
     (answer) => outcomeOf(answer, target, secrets, () => !isWaitedFor(answer) && hasNext()),
     // The hangup's reason is thrown on from here: nobody is left to try another provider for.
     (error: unknown) => ({ failure: failureOfError(error, target.provider), mayTryNext: true }),
@@ -242,22 +286,30 @@ function outcomeOf(
 }
 
 function requestTo(
-  target: ProviderTarget,
-  { granted, body, spans, headers, query, hangup }: LlmFacts,
+  { target, told }: AskedRequest,
+  { granted, body, spans, headers: given, query: stated, hangup }: LlmFacts,
   { idempotencyKeys, loopToken }: LlmDependencies,
 ): UpstreamRequest {
-  const key = headers['idempotency-key']
+  const key = given['idempotency-key']
   const ownKey = typeof key === 'string' ? idempotencyKeys(granted.principal, key) : null
   const requested = granted.target
   const { model } = target
-  const path = requested.endpoint.upstreamPath
+  // What a vendor's own headers and parameters choose is of that vendor's API.
+  const headers = told
+    ? withoutNames(given, DIALECT_BY_NAME[requested.endpoint.dialect].headers.request)
+    : given
+  const query = told ? '' : stated
+  const path = told ? PATH_OF_WIRE[told.to] : requested.endpoint.upstreamPath
+  const call = told
+    ? { body: told.body, spans: scanJson(told.body, 1).spans, headers }
+    : { body, spans, headers }
+  const isAsItCame = told !== null || model === null || model === requested.model
   const { url, body: parts } =
     target.provider.api === 'vertex' && model !== null
-      ? vertexRequest({ base: target.provider.base_url, path, model, call: { body, spans, headers } })
+      ? vertexRequest({ base: target.provider.base_url, path, model, call })
       : {
           url: urlOf(target, path),
-          body:
-            model === null || model === requested.model ? [body] : withModel(body, spans.get('model'), model),
+          body: isAsItCame ? [call.body] : withModel(body, spans.get('model'), model),
         }
   const length = parts.reduce((sum, part) => sum + part.length, 0)
   return {
@@ -275,6 +327,11 @@ function requestTo(
     hangup,
   }
 }
+
+const PATH_OF_WIRE = { messages: '/messages', chat: '/chat/completions', responses: '/responses' } as const
+
+const withoutNames = (headers: IncomingHttpHeaders, names: readonly string[]): IncomingHttpHeaders =>
+  Object.fromEntries(Object.entries(headers).filter(([name]) => !names.includes(name)))
 
 /** Names who has passed a request on (RFC 8586), so that each of them knows it when it comes back. */
 const LOOP = 'cdn-loop'
@@ -359,6 +416,43 @@ function passOnAnswer(
   }
 }
 
+const isTold = (answered: ProviderAnswer): answered is ProviderAnswer & { told: ToldRequest } =>
+  answered.told !== null
+
+/** Passes on the answer of a translated request, in the caller's wire. */
+async function tellOn(
+  answered: ProviderAnswer & { readonly told: ToldRequest },
+  facts: LlmFacts,
+  means: LlmDependencies,
+): Promise<Reply> {
+  const { target, answer, told } = answered
+  const { status, headers: stated } = answer
+  if (status >= 300) return refuseWith(failureOfRefusal(answered, means.secrets), answered)
+  const { usage, outcome } = DIALECT_BY_NAME[DIALECT_OF_WIRE[told.to]]
+  const tap = answerTap(
+    { usage, outcome },
+    stated['content-type'] ?? '',
+    stated['content-encoding'],
+    facts.held,
+  )
+  const { headers, body, failure } = await tellAnswer(answered, facts, tap)
+  const report = (): CallReport => {
+    const cause = failure()
+    const judged = judgedReport(answered, tap.read(tap.isWhole(true)), facts, means)
+    return { ...judged, ...(cause && { failed: true, reason: 'provider_failed', cause }) }
+  }
+  return {
+    status,
+    headers: {
+      ...responseHeaders(stated, target.headers.returns),
+      ...headers,
+      'x-sallyport-translated': translationHeader(told),
+    },
+    ...(body !== undefined && { body }),
+    report,
+  }
+}
+
 /** Reports an answer, the failure that it tells of, and why its counts are not known. */
 function judgedReport(
   answered: ProviderAnswer,
@@ -386,11 +480,12 @@ function judgedReport(
 function comparedReport(
   answered: ProviderAnswer,
   stated: ProviderUsage,
-  { id, at }: LlmFacts,
+  facts: LlmFacts,
   { modelMismatches }: LlmDependencies,
 ): CallReport {
   const usage = withoutQuotes(stated, answered.target)
-  const report = reportOf(answered, usage)
+  const { id, at } = facts
+  const report = reportOf(answered, usage, facts)
   const { provider, model: asked } = answered.target
   const { upstream_model: named = asked } = usage
   if (asked === null || named === null || named === asked || isRequestedModel(provider, asked, named))
@@ -418,8 +513,9 @@ function withoutQuotes(
 }
 
 function reportOf(
-  { target, answer, failed, waitedMs, cameAt }: ProviderAnswer,
+  { target, answer, told, failed, waitedMs, cameAt }: ProviderAnswer,
   usage: ProviderUsage,
+  { commitments }: Pick<LlmFacts, 'commitments'>,
 ): CallReport {
   const { status, headers, body, firstByteMs } = answer
   // A stream has come for as long as it was passed on.
@@ -433,7 +529,17 @@ function reportOf(
       upstream_status: status,
       ...(requestId !== null && { upstream_request_id: requestId }),
       attempts: [...failed, { provider: name, status }],
+      ...(told && { translated: translationOf(told, commitments) }),
       ...usage,
     },
   }
 }
+
+/** Makes a row's account of a translation: it commits to what was sent, as to the body that came. */
+const translationOf = (
+  { from, to, body, dropped, carried }: ToldRequest,
+  commitments: LlmFacts['commitments'],
+): JsonObject => ({
+  ...{ from, to, dropped: [...dropped], carried: [...carried] },
+  ...{ sent_sha256: commitments.of('sent_sha256', body), sent_bytes: body.length },
+})

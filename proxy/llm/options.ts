@@ -5,6 +5,14 @@ import { credentialOptions } from './credentials/options.ts'
 import { DIALECT_NAMES, DIALECTS, WIRES } from './dialects/registry.ts'
 import { READ_MEMBERS } from './dialects/routing-members.ts'
 import { defaultAuth, defaultSpeaks, SERVER_NAMES } from './servers.ts'
+import { LOSS_NAMES } from './translate/losses.ts'
+import {
+  LATER_SYSTEM_WAYS,
+  MAX_TOKENS_MEMBERS,
+  REASONING_MEMBERS,
+  THINKING_WAYS,
+} from './translate/model/target.ts'
+import { DROPPABLE } from './translate/request/extras.ts'
 import { PASSED_HEADER, PASSED_QUERY, type PassedKind, passingObjection } from './upstream/passed-names.ts'
 
 /** Headers of one connection, or of the framing of one message: an operator's file must not set them. */
@@ -133,6 +141,15 @@ const FORM: Readonly<Record<PassedKind, string>> = {
   pass_query: 'must be the name of a parameter, as a URL has it',
 }
 
+const losses = z.union([z.literal('all'), z.literal('none'), z.array(z.enum(LOSS_NAMES))])
+const droppedParameters = z.array(z.enum(DROPPABLE))
+
+const aliasedModel = z.strictObject({
+  model,
+  lossy: losses.optional(),
+  drop: droppedParameters.optional(),
+})
+
 const provider = z
   .strictObject({
     name: z
@@ -197,9 +214,11 @@ const provider = z
       'Headers of this provider that go to callers, in addition to those that always do.',
     ),
     aliases: z
-      .record(model, model)
+      .record(model, z.union([model, aliasedModel]))
       .default({})
-      .describe("Names of this organisation's own for models of this provider."),
+      .describe(
+        "Names of this organisation's own for models of this provider: a model, or model, lossy and drop of its own.",
+      ),
     refuse_members: z
       .array(memberName)
       .max(200)
@@ -214,6 +233,54 @@ const provider = z
       .max(200)
       .default([])
       .describe('Members that callers may send to this provider nevertheless, e.g. provider of OpenRouter.'),
+    lossy: losses
+      .default('none')
+      .describe(
+        'What may be left out of a call that is translated for this provider (docs/translation.md#losses): ' +
+          'all, none, or names. Default none: such a call is answered 400 translation_lossy.',
+      ),
+    drop: droppedParameters
+      .default([])
+      .describe('Parameters that its models refuse: left out of translated calls, and named in the row.'),
+    max_output_tokens: z
+      .number()
+      .int()
+      .min(1)
+      .max(1_000_000)
+      .default(32_000)
+      .describe(
+        'The most tokens of an answer, told where a translated call states none and the provider demands it.',
+      ),
+    thinking: z
+      .enum(THINKING_WAYS)
+      .default('adaptive')
+      .describe(
+        'How the models are told of effort by the Messages API: adaptive, budget (older ones), or none.',
+      ),
+    show_reasoning: z
+      .boolean()
+      .default(false)
+      .describe("Whether a translated call asks for the model's reasoning as text, and shows it."),
+    quirks: z
+      .strictObject({
+        max_tokens: z.enum(MAX_TOKENS_MEMBERS).optional(),
+        later_system: z.enum(LATER_SYSTEM_WAYS).optional(),
+        reasoning: z.enum(REASONING_MEMBERS).optional(),
+        replay_reasoning: z.boolean().optional(),
+        usage_in_stream: z.boolean().optional(),
+        top_k: z.boolean().optional(),
+      })
+      .default({})
+      .describe(
+        'The ways in which this server differs from others of its API, for translated calls ' +
+          '(docs/translation.md#quirks). Default: those of its server.',
+      ),
+    cache: z
+      .enum(['auto', 'off'])
+      .default('auto')
+      .describe(
+        'Whether a translated call asks the Messages API to keep its beginning, which then costs less.',
+      ),
     answered_by: z
       .record(model, z.array(model).max(100))
       .default({})
@@ -257,6 +324,13 @@ export const llmOptions = z
       .string()
       .optional()
       .describe('The provider for models that no pattern matches. Absent: such a model is answered 404.'),
+    translate: z
+      .enum(['on', 'off'])
+      .default('on')
+      .describe(
+        'Whether a call goes to a provider that speaks another API than the caller, in that one ' +
+          '(docs/translation.md). off: it is answered 400 dialect_translation_unavailable.',
+      ),
     providers: z.array(provider).max(100).default([]),
   })
   .superRefine(({ default_provider, providers }, context) => {
@@ -286,6 +360,11 @@ export interface LlmProvider extends z.output<typeof provider> {
   /** The variable of the environment that takes part in that, or would if the file said so. */
   readonly proxyVariable?: string
 }
+
+type AliasedModel = LlmProvider['aliases'][string]
+
+/** Returns the model that an alias stands for. */
+export const modelOfAlias = (alias: AliasedModel): string => (typeof alias === 'string' ? alias : alias.model)
 
 export interface LlmOptions extends Omit<ParsedLlmOptions, 'providers'> {
   readonly providers: readonly LlmProvider[]

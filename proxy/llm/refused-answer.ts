@@ -19,6 +19,7 @@ import {
   wordlessRefusal,
 } from './refusals.ts'
 import type { LlmTarget, ProviderTarget } from './routing.ts'
+import type { ToldRequest } from './translate/call.ts'
 import { readWholeBody, type UpstreamAnswer } from './upstream/answer.ts'
 import { isApiContent, isEventStream, responseHeaders } from './upstream/headers.ts'
 import { isJsonText, readShortJson, refusesKey } from './upstream/words.ts'
@@ -29,6 +30,8 @@ const MAX_ERROR_BODY = 1024 * 1024
 export interface ProviderAnswer {
   readonly target: ProviderTarget
   readonly answer: UpstreamAnswer
+  /** The request, if it was translated. */
+  readonly told: ToldRequest | null
   readonly failed: readonly ProviderAttempt[]
   /** The time that the call has waited for providers until then. ms. */
   readonly waitedMs: number
@@ -36,7 +39,7 @@ export interface ProviderAnswer {
   readonly cameAt: number
 }
 
-type RefusedCall = Pick<Arrival, 'held' | 'hangup'> & { readonly granted: CallPermit<LlmTarget> }
+export type PassedCall = Pick<Arrival, 'held' | 'hangup'> & { readonly granted: CallPermit<LlmTarget> }
 
 export async function refuseWith(failure: ProviderFailure, { failed }: ProviderAnswer): Promise<never> {
   throw await refusalOfFailure(failure, [...failed, attemptOf(failure)])
@@ -53,7 +56,7 @@ export const secretQuotedError = (): Error =>
 /** Passes on a provider's own refusal of this request, in our words if it has none. */
 export async function passOnRefusal(
   answered: ProviderAnswer,
-  { granted, held, hangup: { signal } }: RefusedCall,
+  { granted, held, hangup: { signal } }: PassedCall,
   secrets: SecretTraces,
 ): Promise<Omit<Reply, 'report'>> {
   const { target, answer } = answered
@@ -84,7 +87,7 @@ export async function passOnRefusal(
 }
 
 /** Reads a refusal that is written in the form of its API; null if it is not, or longer than 1 MiB. */
-async function readRefusal(answer: UpstreamAnswer, held: RefusedCall['held']): Promise<Buffer | null> {
+async function readRefusal(answer: UpstreamAnswer, held: PassedCall['held']): Promise<Buffer | null> {
   if (!isApiContent(answer.headers)) return readShortJson(answer)
   const body = await readWholeBody(answer, MAX_ERROR_BODY, held)
   if (body === null || !isReadableText(body, true)) return null

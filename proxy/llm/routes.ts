@@ -79,6 +79,7 @@ const REASONS: readonly RefusalReason[] = [
   'member_refused',
   'model_unknown',
   'dialect_translation_unavailable',
+  'translation_lossy',
   'loop_detected',
   'provider_not_configured',
   'provider_auth_failed',

@@ -4,9 +4,10 @@ import { foldedName, type JsonBody, JudgedNames } from '../../plugins/json-body/
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { escapeHidden } from '../visible.ts'
-import type { ApiWire, DialectName, LlmEndpoint } from './dialects/registry.ts'
+import { type ApiWire, DIALECT_OF_WIRE, type DialectName, type LlmEndpoint } from './dialects/registry.ts'
 import { READ_MEMBERS, ROUTING_MEMBERS } from './dialects/routing-members.ts'
-import type { LlmOptions, LlmProvider } from './options.ts'
+import { type LlmOptions, type LlmProvider, modelOfAlias } from './options.ts'
+import { TOLD_IN } from './translate/wires.ts'
 import { connectionsTo, type ProviderConnection, type ProviderConnections } from './upstream/provider.ts'
 
 export interface LlmTarget {
@@ -209,10 +210,18 @@ function memberRefusal(name: string, provider: LlmProvider): Refusal {
 export interface ProviderTarget extends ProviderConnection {
   readonly provider: LlmProvider
   readonly model: string | null
+  /** The name by which it was found: the model's own, or an alias. */
+  readonly alias: string | null
+}
+
+/** A target that is asked at an endpoint, in the caller's own wire or translated. */
+export interface AskedTarget extends ProviderTarget {
+  /** The wire that it is told in; null: the caller's own. */
+  readonly wire: ApiWire | null
 }
 
 /** Finds the providers of a model, in the order to try. Never gives an empty list. */
-export type ProviderRouting = (model: string | null, endpoint: SpokenEndpoint) => readonly ProviderTarget[]
+export type ProviderRouting = (model: string | null, endpoint: SpokenEndpoint) => readonly AskedTarget[]
 
 export type SpokenEndpoint = Pick<LlmEndpoint, 'dialect' | 'wire'>
 
@@ -221,9 +230,19 @@ export const speaks = (provider: Pick<LlmProvider, 'dialect' | 'speaks'>, asked:
   asked.wire === undefined ? provider.dialect === asked.dialect : provider.speaks.includes(asked.wire)
 
 /** A provider with the connections that it may be asked by, before it is known in which dialect. */
-interface FoundProvider extends Pick<ProviderTarget, 'provider' | 'model'> {
+interface FoundProvider extends Pick<ProviderTarget, 'provider' | 'model' | 'alias'> {
   readonly connections: ProviderConnections
 }
+
+const askedTarget = (
+  { provider, model, alias, connections }: FoundProvider,
+  dialect: DialectName,
+  wire: ApiWire | null,
+): AskedTarget => ({ ...connections[dialect], provider, model, alias, wire })
+
+/** Returns the API in which a call that a provider does not speak is told to it. */
+const wireToTell = ({ speaks: spoken }: LlmProvider, { wire }: SpokenEndpoint): ApiWire | undefined =>
+  wire && TOLD_IN[wire].find((one) => spoken.includes(one))
 
 interface PreparedProvider {
   readonly provider: LlmProvider
@@ -243,13 +262,16 @@ export function providerRouting(options: LlmOptions): ProviderRouting {
   return (model, endpoint) => {
     const found = find(model)
     if (found.length === 0) throw unknownModel(model)
+    const { dialect } = endpoint
     const spoken = found.filter(({ provider }) => speaks(provider, endpoint))
-    if (spoken.length === 0) throw untranslatedRefusal(model, found, endpoint)
-    return spoken.map(({ provider, model: asked, connections }) => ({
-      provider,
-      model: asked,
-      ...connections[endpoint.dialect],
-    }))
+    if (spoken.length > 0) return spoken.map((one) => askedTarget(one, dialect, null))
+    const told = found.flatMap((one) => {
+      const wire =
+        options.translate === 'on' && model !== null ? wireToTell(one.provider, endpoint) : undefined
+      return wire === undefined ? [] : [askedTarget(one, DIALECT_OF_WIRE[wire], wire)]
+    })
+    if (told.length === 0) throw untranslatedRefusal(model, found, endpoint)
+    return told
   }
 }
 
@@ -264,7 +286,7 @@ function targetsOf(options: LlmOptions): (model: string | null) => readonly Foun
   const byName = new Map(served.map((one) => [one.provider.name, one]))
   const fallback = options.default_provider === undefined ? undefined : byName.get(options.default_provider)
   const unnamed = fallback
-    ? [{ provider: fallback.provider, connections: fallback.connections, model: null }]
+    ? [{ provider: fallback.provider, connections: fallback.connections, model: null, alias: null }]
     : []
   return (model) => (model === null ? unnamed : candidates(served, byName, fallback, model))
 }
@@ -292,7 +314,7 @@ function prepare(provider: LlmProvider): PreparedProvider {
     provider,
     connections: connectionsTo(provider),
     // A Map, not the object: a model may be called __proto__.
-    aliases: new Map(Object.entries(provider.aliases)),
+    aliases: new Map(Object.entries(provider.aliases).map(([name, to]) => [name, modelOfAlias(to)])),
     matches: (model) => patterns.some((matches) => matches(model)),
   }
 }
@@ -319,6 +341,7 @@ const target = ({ provider, connections, aliases }: PreparedProvider, model: str
   provider,
   connections,
   model: aliases.get(model) ?? model,
+  alias: model,
 })
 
 const unknownModel = (model: string | null): Refusal =>
@@ -343,7 +366,7 @@ function untranslatedRefusal(
 ): Refusal {
   const names = targets.map(({ provider }) => provider.name).join(', ')
   return new Refusal('dialect_translation_unavailable', {
-    message: `${model === null ? 'A call without a model' : `The model ${model}`} is served by ${names}, which does not speak ${wire ? WIRE_TITLES[wire] : `the ${dialect} API`}, and translation is not available yet.`,
+    message: `${model === null ? 'A call without a model' : `The model ${model}`} is served by ${names}, which does not speak ${wire ? WIRE_TITLES[wire] : `the ${dialect} API`}, and this call is not translated.`,
     detail: { model },
   })
 }

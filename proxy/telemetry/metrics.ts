@@ -155,6 +155,17 @@ export function createMetrics(ask: GaugeSources) {
       'provider',
       'tool',
     ),
+    translated: counter(
+      'translated_total',
+      'Calls that went to a provider in another API than they came in.',
+      'from',
+      'to',
+    ),
+    translationRefused: counter(
+      'translation_refused_total',
+      'Calls that a provider could not be told all of, by what was lost.',
+      'loss',
+    ),
     tokensUnknown: counter(
       'tokens_unknown_total',
       'Answers of providers whose tokens are not all known, by reason.',

@@ -220,7 +220,7 @@ await t.test(
       `  - {name: ${name}, dialect: ${dialect}, base_url: UPSTREAM/v1, api_key: "${key}", models: [${model}]}\n`
     const gateway = await testGateway(t, {
       files: {
-        '50-llm.yaml': `plugin: llm\nproviders:\n${provider('keyless', 'openai', '', 'gpt-keyless')}${provider('unset', 'openai', `\${env:NO_SUCH_KEY:-}`, 'gpt-unset')}${provider('other', 'anthropic', 'k', 'claude-1')}${provider('refusing', 'openai', 'k', 'gpt-refusing')}`,
+        '50-llm.yaml': `plugin: llm\ntranslate: off\nproviders:\n${provider('keyless', 'openai', '', 'gpt-keyless')}${provider('unset', 'openai', `\${env:NO_SUCH_KEY:-}`, 'gpt-unset')}${provider('other', 'anthropic', 'k', 'claude-1')}${provider('refusing', 'openai', 'k', 'gpt-refusing')}`,
       },
     })
     gateway.upstream.answer = (res) => {
@@ -230,7 +230,7 @@ await t.test(
     const client = openaiOf(t, gateway, await gateway.enroll('bot', ['llm.chat']))
     const expected: [string, number, string][] = [
       ['gpt-keyless', 503, 'provider_not_configured'],
-      ['claude-1', 501, 'dialect_translation_unavailable'],
+      ['claude-1', 400, 'dialect_translation_unavailable'],
       ['gpt-refusing', 502, 'provider_auth_failed'],
     ]
     for (const [model, status, code] of expected) {

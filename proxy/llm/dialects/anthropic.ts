@@ -36,9 +36,9 @@ const modelOf = ({ id, name, created }: OfferedModel) => ({
 export const anthropic: Dialect<'anthropic'> = {
   name: 'anthropic',
   endpoints: [
-    endpoint('/v1/messages', '/messages', MESSAGES),
+    { ...endpoint('/v1/messages', '/messages', MESSAGES), wire: 'messages' },
     // An Anthropic client whose base URL ends with /v1 sends this.
-    endpoint('/v1/v1/messages', '/messages', MESSAGES),
+    { ...endpoint('/v1/v1/messages', '/messages', MESSAGES), wire: 'messages' },
     { ...endpoint('/v1/messages/count_tokens', '/messages/count_tokens', COUNT_TOKENS), isFree: true },
   ],
   key: { auth: 'api_key', header: 'x-api-key' },

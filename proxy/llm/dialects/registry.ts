@@ -18,6 +18,13 @@ export type { ApiWire } from './dialect.ts'
 
 export const WIRES = ['chat', 'responses', 'messages'] as const satisfies readonly ApiWire[]
 
+/** The dialect by whose headers a provider is asked in each API. */
+export const DIALECT_OF_WIRE: Readonly<Record<ApiWire, DialectName>> = {
+  chat: 'openai',
+  responses: 'openai',
+  messages: 'anthropic',
+}
+
 export interface LlmEndpoint extends DialectEndpoint {
   readonly dialect: DialectName
   /** The names by which its answers are read. */

@@ -55,15 +55,27 @@ await t.test(
 )
 
 await t.test(
-  '§3 a model that only providers of the other dialect serve is 501, whatever the default is',
+  '§3 a call of a model that only providers of the other API serve is told to them, unless translate is off',
   async (t) => {
     const file = { ...two, default_provider: 'local' }
-    t.throws(() => found(file, 'claude-opus-4'), {
+    const wireOf = (model: string, wire: 'chat' | 'messages') =>
+      providerRouting(file)(model, { dialect: wire === 'chat' ? 'openai' : 'anthropic', wire }).map(
+        (one) => one.wire,
+      )
+    t.strictSame(wireOf('claude-opus-4', 'chat'), ['messages'])
+    t.strictSame(wireOf('gpt-4o', 'messages'), ['responses', 'responses'])
+    const off = { ...file, translate: 'off' as const }
+    t.throws(() => found(off, 'claude-opus-4'), {
       reason: 'dialect_translation_unavailable',
-      status: 501,
+      status: 400,
       message: /anthropic/,
     })
-    t.throws(() => found(two, 'gpt-4o', 'anthropic'), { message: /openai, spare/ })
+    t.throws(() => found(off, 'gpt-4o', 'anthropic'), { message: /openai, spare/ })
+    // Of an embedding, say, there is no other API.
+    t.throws(() => providerRouting(file)('claude-opus-4', { dialect: 'openai' }), {
+      reason: 'dialect_translation_unavailable',
+      message: /anthropic/,
+    })
   },
 )
 

@@ -40,10 +40,10 @@ export interface Through {
 /**
  * `egress_dpop_mode: optional`, the agent `bot` that may chat, and its sidecar; all of it ends with the test.
  */
-export async function through(t: Test): Promise<Through> {
+export async function through(t: Test, more: Readonly<Record<string, string>> = {}): Promise<Through> {
   const { mock, files } = await mockProvider(t)
   const gateway = await testGateway(t, {
-    files: { ...files, '20-dpop.yaml': 'plugin: dpop\negress_dpop_mode: required\n' },
+    files: { ...files, ...more, '20-dpop.yaml': 'plugin: dpop\negress_dpop_mode: required\n' },
   })
   const directory = await identityDirectory(t, gateway)
   const session = clientSession(readIdentity(directory))

@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { pino } from 'pino'
 import { OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
 import { jsonBody } from '../../../plugins/json-body/json-body.ts'
+import { commitmentsBy } from '../../../plugins/pin/pin.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { CallHangup } from '../../../proxy/http/open-calls.ts'
 import type { Reply } from '../../../proxy/http/reply.ts'
@@ -66,7 +67,12 @@ export async function facts(request: Request): Promise<LlmFacts> {
   const start = arrival(request)
   const withBody = { ...start, ...(await jsonBody({ limit: 1024 * 1024 * 32 }).admit(start)) }
   const { target } = await llmCall(endpointAt(start.path)).admit(withBody)
-  return { ...withBody, granted: grantOf({ action: 'egress_llm_chat', demanded: ['llm.chat'] }, target) }
+  const commitments = commitmentsBy(Buffer.alloc(32), start.id)
+  return {
+    ...withBody,
+    commitments,
+    granted: grantOf({ action: 'egress_llm_chat', demanded: ['llm.chat'] }, target),
+  }
 }
 
 type Loose = Readonly<Record<string, unknown>>

@@ -1,0 +1,112 @@
+import type { ApiWire } from '../dialects/dialect.ts'
+import { ChatAnswerReader } from './chat/read-answer.ts'
+import { ChatAnswerWriter } from './chat/write-answer.ts'
+import { ServerEventReader } from './events.ts'
+import { MessagesAnswerReader } from './messages/read-answer.ts'
+import { MessagesAnswerWriter } from './messages/write-answer.ts'
+import type { AnswerEvent } from './model/answer.ts'
+import type { AnswerMeans, AnswerReader, AnswerWriter } from './model/reader.ts'
+import type { AnswerWriting } from './model/writing.ts'
+import { ResponsesAnswerReader } from './responses/read-answer.ts'
+import { ResponsesAnswerWriter } from './responses/write-answer.ts'
+import { StopWords } from './stop-words.ts'
+
+const READERS = {
+  messages: MessagesAnswerReader,
+  chat: ChatAnswerReader,
+  responses: ResponsesAnswerReader,
+} as const satisfies Record<ApiWire, new (reading: AnswerMeans) => AnswerReader>
+
+const WRITERS = {
+  messages: MessagesAnswerWriter,
+  chat: ChatAnswerWriter,
+  responses: ResponsesAnswerWriter,
+} as const satisfies Record<ApiWire, new (writing: AnswerWriting) => AnswerWriter>
+
+interface AnswerWires {
+  /** The provider's. */
+  readonly from: ApiWire
+  /** The caller's. */
+  readonly to: ApiWire
+}
+
+const NOTHING = Buffer.alloc(0)
+
+/** Writes a provider's answer in the caller's wire, as it comes. */
+export class AnswerTranslator {
+  readonly isStream: boolean
+  readonly #reader: AnswerReader
+  readonly #writer: AnswerWriter
+  readonly #events = new ServerEventReader()
+  readonly #stopWords: StopWords
+  /** The reason why it is broken; null: it is not. For the log: it holds no word of the provider. */
+  broken: string | null = null
+
+  /** `stopWords`: those that the provider was not told of. */
+  constructor(
+    { from, to }: AnswerWires,
+    {
+      reading,
+      writing,
+      stopWords,
+    }: { reading: AnswerMeans; writing: AnswerWriting; stopWords: readonly string[] },
+  ) {
+    this.isStream = writing.isStream
+    this.#reader = new READERS[from](reading)
+    this.#writer = new WRITERS[to](writing)
+    this.#stopWords = new StopWords(stopWords)
+  }
+
+  /** True once the end of the answer is written. */
+  get isWhole(): boolean {
+    return this.#writer.isWhole
+  }
+
+  /** Takes the next bytes of a stream. Returns what may be written by now. */
+  push(chunk: Buffer): Buffer {
+    if (this.#isOver) return NOTHING
+    return this.#guarded(() => {
+      let text = ''
+      for (const event of this.#events.add(chunk))
+        text += event.name === 'ping' ? this.#writer.ping : this.#write(this.#reader.add(event))
+      return text
+    })
+  }
+
+  /** Returns what is to be written when nothing more comes. */
+  flush(): Buffer {
+    return this.#isOver ? NOTHING : this.#guarded(() => this.#write(this.#reader.end()))
+  }
+
+  /** Translates a whole answer; null: it cannot be. */
+  document(body: Buffer): Buffer | null {
+    this.#guarded(() => this.#write(this.#reader.document(body.toString())))
+    const document = this.#writer.document()
+    return document && Buffer.from(JSON.stringify(document))
+  }
+
+  get #isOver(): boolean {
+    return this.broken !== null || this.#writer.isOver
+  }
+
+  /** Breaks an answer that is too long, or no JSON. */
+  #guarded(translate: () => string): Buffer {
+    try {
+      return Buffer.from(translate())
+    } catch (error) {
+      if (!(error instanceof RangeError || error instanceof SyntaxError)) throw error
+      return Buffer.from(this.#write([{ kind: 'broken', why: error.message }]))
+    }
+  }
+
+  #write(events: readonly AnswerEvent[]): string {
+    let text = ''
+    for (const event of this.#stopWords.pass(events)) {
+      if (this.#isOver) break
+      if (event.kind === 'broken') this.broken = event.why
+      text += this.#writer.add(event)
+    }
+    if (this.#writer.isOver && !this.isWhole) this.broken ??= 'a call of the answer is not finished'
+    return text
+  }
+}

@@ -1,0 +1,121 @@
+import { isObject, type UnknownRecord } from '../../../../db/support/json.ts'
+import type { TranslationNotes } from '../losses.ts'
+import type { ContentPart, ModelRequest, RequestTurn, ToolChoice, ToolResult } from '../model/request.ts'
+import type { TargetModel } from '../model/target.ts'
+import { writeExtras } from '../request/extras.ts'
+import { resultsInOrder, resultText, textOfDocument } from '../request/results.ts'
+
+/** The least that this wire takes. Tokens. */
+const MIN_TOKENS = 16
+
+/** Writes a Responses request (openai, ResponseCreateParams). Notes what it cannot tell. */
+export function writeResponsesRequest(
+  request: ModelRequest,
+  target: TargetModel,
+  notes: TranslationNotes,
+): UnknownRecord {
+  const { tools, stream, temperature, topP, effort, parallelCalls, maxTokens } = request
+  if (request.isPrefilled) notes.lose('prefill', 'messages')
+  if (maxTokens !== null && maxTokens < 1) notes.never('max_tokens', 'max_tokens')
+  // They are looked for in the answer.
+  if (request.stopWords.length > 0) notes.carry('stop_words')
+  const format = request.form && { type: 'json_schema', name: 'answer', schema: request.form, strict: true }
+  const extras = writeExtras(
+    request,
+    { verbosity: (verbosity) => ({ verbosity }), json_object: () => ({ format: { type: 'json_object' } }) },
+    notes,
+  )
+  const text = { ...(format && { format }), ...extras }
+  const summary = target.showReasoning && { summary: 'auto' }
+  const reasoning = { ...(effort !== null && { effort }), ...summary }
+  return {
+    model: target.model,
+    input: writeItems(request, target, notes),
+    ...(maxTokens !== null && { max_output_tokens: Math.max(maxTokens, MIN_TOKENS) }),
+    ...(tools.length > 0 && { tools: tools.map(writeTool) }),
+    ...(tools.length > 0 && request.choice && { tool_choice: choiceOf(request.choice) }),
+    ...(tools.length > 0 && parallelCalls !== null && { parallel_tool_calls: parallelCalls }),
+    ...(temperature !== null && { temperature }),
+    ...(topP !== null && { top_p: topP }),
+    ...(Object.keys(reasoning).length > 0 && { reasoning }),
+    ...(Object.keys(text).length > 0 && { text }),
+    ...{ store: false, include: ['reasoning.encrypted_content'] },
+    ...(stream && { stream }),
+  }
+}
+
+/** Absent, `strict` would mean true. */
+const writeTool = ({ name, description, schema, strict }: ModelRequest['tools'][number]): UnknownRecord => ({
+  ...{ type: 'function', name },
+  ...(description !== null && { description }),
+  ...{ parameters: schema, strict: strict === true },
+})
+
+function choiceOf(choice: ToolChoice): unknown {
+  if (choice.kind === 'tool') return { type: 'function', name: choice.name }
+  return choice.kind === 'any' ? 'required' : choice.kind
+}
+
+const message = (role: string, content: readonly UnknownRecord[]): UnknownRecord => ({
+  type: 'message',
+  role,
+  content,
+})
+
+function writeItems(
+  { system, turns }: ModelRequest,
+  target: TargetModel,
+  notes: TranslationNotes,
+): readonly UnknownRecord[] {
+  const inputText = (text: string): UnknownRecord => ({ type: 'input_text', text })
+  const written: UnknownRecord[] = system.map(({ text }) => message('system', [inputText(text)]))
+  let asked: readonly string[] = []
+  for (const turn of turns) {
+    if (turn.role === 'system') {
+      const isInPlace = target.laterSystem === 'in_place'
+      if (!isInPlace) notes.carry('system_as_user')
+      written.push(...turn.parts.map(({ text }) => message(isInPlace ? 'system' : 'user', [inputText(text)])))
+    } else if (turn.role === 'user') {
+      written.push(...resultsInOrder(turn.results, asked).map((result) => writeResult(result, notes)))
+      const content = turn.parts.flatMap((part) => writePart(part, notes))
+      if (content.length > 0) written.push(message('user', content))
+    } else {
+      asked = turn.parts.flatMap((part) => (part.kind === 'call' ? [part.id] : []))
+      written.push(...turn.parts.flatMap(assistantItems))
+    }
+  }
+  return written
+}
+
+/** Items have no ids: those of another answer are not kept there. */
+function assistantItems(
+  part: Extract<RequestTurn, { role: 'assistant' }>['parts'][number],
+): readonly UnknownRecord[] {
+  if (part.kind === 'text') return [message('assistant', [{ type: 'output_text', text: part.text }])]
+  if (part.kind === 'reasoning') return part.exact.filter(isObject)
+  const { id, name, input } = part
+  return [{ type: 'function_call', call_id: id, name, arguments: JSON.stringify(input) }]
+}
+
+function writeResult(result: ToolResult, notes: TranslationNotes): UnknownRecord {
+  const { id, parts, isError } = result
+  const isText = parts.every((part) => part.kind === 'text' || part.text !== undefined)
+  const mark = isError ? [{ type: 'input_text', text: '[error]' }] : []
+  const output = isText
+    ? resultText(result, notes)
+    : [...mark, ...parts.flatMap((part) => writePart(part, notes))]
+  return { type: 'function_call_output', call_id: id, output }
+}
+
+function writePart(part: ContentPart, notes: TranslationNotes): readonly UnknownRecord[] {
+  if (part.kind === 'text') return [{ type: 'input_text', text: part.text }]
+  const { kind, type, data, url, title } = part
+  if (kind === 'image')
+    return [{ type: 'input_image', detail: 'auto', image_url: url ?? `data:${type};base64,${data}` }]
+  if (part.text !== undefined) return [{ type: 'input_text', text: textOfDocument(part, notes) }]
+  const file =
+    data === undefined
+      ? { file_url: url }
+      : { file_data: `data:${type};base64,${data}`, filename: title ?? 'document.pdf' }
+  return [{ type: 'input_file', ...file }]
+}

@@ -1,0 +1,129 @@
+import {
+  isReadableText,
+  quotesUnbroken,
+  SecretScreen,
+  type SecretTraces,
+} from '../../plugins/secrets/traces.ts'
+import type { AnswerScreen, Reply } from '../http/reply.ts'
+import type { AnswerTap } from './dialects/answer-tap.ts'
+import { failureOfError, type ProviderFailure, unusableAnswer } from './refusals.ts'
+import {
+  failedOf,
+  type PassedCall,
+  type ProviderAnswer,
+  refuseQuoted,
+  refuseWith,
+  secretQuotedError,
+} from './refused-answer.ts'
+import type { AnswerTranslator } from './translate/answer.ts'
+import type { ToldRequest } from './translate/call.ts'
+import { readWholeBody } from './upstream/answer.ts'
+import { isEventStream } from './upstream/headers.ts'
+import { readProviderWords } from './upstream/words.ts'
+
+/** Bytes. A longer answer that is no stream is not translated. */
+const MAX_TOLD_ANSWER = 2 * 1024 * 1024
+
+/** An answer that is told in the caller's wire. */
+export type ToldAnswer = Pick<Reply, 'headers' | 'body'> & {
+  /** The failure of an answer that has begun; null: it has none. */
+  readonly failure: () => Error | null
+}
+
+/** Says what was left out and told otherwise: `messages>responses; dropped=cache,user; carried=is_error`. */
+export function translationHeader({ from, to, dropped, carried }: ToldRequest): string {
+  const lists = [
+    ['dropped', dropped],
+    ['carried', carried],
+  ] as const
+  const said = lists.filter(([, names]) => names.length > 0).map(([name, names]) => `${name}=${names.join()}`)
+  return [`${from}>${to}`, ...said].join('; ')
+}
+
+/**
+ * Tells a provider's answer in the caller's wire: a stream as it comes, another one whole. `tap`: observes what the
+ * provider sent. Refuses with `provider_failed` one that cannot be told.
+ */
+export async function tellAnswer(
+  answered: ProviderAnswer & { readonly told: ToldRequest },
+  { held }: PassedCall,
+  tap: Pick<AnswerTap, 'observe'>,
+): Promise<ToldAnswer> {
+  const { answer, target, told } = answered
+  const { traces } = target.headers
+  const isEvents = isEventStream(answer.headers)
+  if (isEvents !== told.answer.isStream)
+    return refuseWith(unusableAnswer(failedOf(answered), OTHER_KIND), answered)
+  if (isEvents && !Buffer.isBuffer(answer.body)) {
+    const screen = new ToldScreen(told.answer, traces, tap)
+    return {
+      headers: { 'content-type': 'text/event-stream; charset=utf-8', 'x-accel-buffering': 'no' },
+      body: { source: answer.body, screen, isWhole: () => told.answer.isWhole },
+      failure: () => screen.failure(),
+    }
+  }
+  const body = await readWholeBody(answer, MAX_TOLD_ANSWER, held).catch((error: unknown) =>
+    refuseWith(failureOfError(error, target.provider), answered),
+  )
+  if (body === null) return refuseWith(unusableAnswer(failedOf(answered), TOO_LONG), answered)
+  if (!isReadableText(body, true) || quotesUnbroken(traces, body)) return refuseQuoted(answered)
+  tap.observe(body)
+  const document = told.answer.document(body)
+  if (document === null) {
+    const cause = new Error(told.answer.broken ?? 'the answer has no end')
+    return refuseWith(unusableAnswer(failedOf(answered), { ...UNTELLABLE, cause }), answered)
+  }
+  return { headers: { 'content-type': 'application/json' }, body: document, failure: () => null }
+}
+
+const OTHER_KIND = {
+  message: 'The provider answered with another kind of answer than was asked for. Tell the operator.',
+}
+const TOO_LONG = { message: 'The answer of the provider is too long to be translated. Ask for a stream.' }
+const UNTELLABLE = {
+  message: 'The answer of the provider cannot be translated: it is not whole, or not of its API.',
+}
+
+/** Translates a stream as it passes. */
+class ToldScreen implements AnswerScreen {
+  readonly #answer: AnswerTranslator
+  readonly #screen: SecretScreen | null
+  readonly #tap: Pick<AnswerTap, 'observe'>
+
+  constructor(answer: AnswerTranslator, traces: SecretTraces, tap: Pick<AnswerTap, 'observe'>) {
+    this.#answer = answer
+    this.#screen = traces.length > 0 ? new SecretScreen(traces) : null
+    this.#tap = tap
+  }
+
+  push(chunk: Buffer): Buffer | null {
+    this.#tap.observe(chunk)
+    const shown = this.#screen ? this.#screen.push(chunk) : chunk
+    return shown === null ? null : this.#answer.push(shown)
+  }
+
+  flush(): Buffer {
+    const rest = this.#screen?.flush()
+    const told = rest && rest.length > 0 ? this.#answer.push(rest) : NOTHING
+    return Buffer.concat([told, this.#answer.flush()])
+  }
+
+  failure(): Error | null {
+    if (this.#screen?.quoted) return secretQuotedError()
+    return this.#answer.broken === null ? null : new Error(`the answer is broken: ${this.#answer.broken}`)
+  }
+}
+
+const NOTHING = Buffer.alloc(0)
+
+/** The failure that a provider's own refusal of a translated request is: in our one body, with its words. */
+export function failureOfRefusal(answered: ProviderAnswer, secrets: SecretTraces): ProviderFailure {
+  const { answer } = answered
+  const words = readProviderWords(answer, secrets).then((said) =>
+    said !== null && TOO_MUCH.test(said.message ?? '') ? { ...said, code: 'context_length_exceeded' } : said,
+  )
+  return { ...failedOf(answered), reason: 'provider_refused', words }
+}
+
+/** The sentence of the Messages API for a full context. Clients of OpenAI's know it by its code. */
+const TOO_MUCH = /prompt is too long/i

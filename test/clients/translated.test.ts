@@ -1,0 +1,187 @@
+import OpenAI from 'openai'
+import t from 'tap'
+import { caught, mockProvider, openaiOf, outcomesOf, SAID } from '../support/clients/sdk.ts'
+import { testGateway } from '../support/gateway.ts'
+import { begin, callBlock, finish, textBlock } from '../support/llm/translate.ts'
+import type { Answer } from '../support/upstream.ts'
+
+const model = 'claude-opus-5'
+const messages = [{ role: 'user' as const, content: 'hi' }]
+
+await t.test('§4 clients of OpenAI call a model that a provider of the Messages API serves', async (t) => {
+  const { mock, files } = await mockProvider(t)
+  const gateway = await testGateway(t, { files })
+  const client = openaiOf(t, gateway, await gateway.enroll('bot', ['llm.chat']))
+
+  const chat = await client.chat.completions.create({ model, messages })
+  t.match(chat, { model, choices: [{ finish_reason: 'stop', message: { content: SAID } }] })
+  const response = await client.responses.create({ model, input: 'hi' })
+  t.match(response, { model, output_text: SAID, status: 'completed' })
+
+  let said = ''
+  for await (const chunk of await client.chat.completions.create({ model, messages, stream: true }))
+    said += chunk.choices[0]?.delta.content ?? ''
+  t.equal(said, SAID)
+  const stream = client.responses.stream({ model, input: 'hi' })
+  t.match(await stream.finalResponse(), { output_text: SAID, usage: { output_tokens: 9 } })
+
+  t.same(
+    mock
+      .getRequests()
+      .filter(({ method }) => method === 'POST')
+      .map(({ path }) => path),
+    Array.from({ length: 4 }, () => '/v1/messages'),
+  )
+  const outcomes = await outcomesOf(gateway, 'anthropic')
+  t.equal(outcomes.length, 4)
+  for (const { detail } of outcomes)
+    t.match(detail, {
+      translated: {
+        to: 'messages',
+        dropped: Array,
+        carried: ['max_tokens_set'],
+        sent_sha256: /^[\da-f]{64}$/,
+      },
+      tokens: { output: 9 },
+    })
+})
+
+const FILE = (more: string, top = ''): Record<string, string> => ({
+  '50-llm.yaml': `plugin: llm\n${top}providers:\n  - {name: claude, dialect: anthropic, base_url: UPSTREAM/v1, api_key: sk-only-there, models: ["*"], ${more}}\n`,
+})
+
+/** Answers as the Messages API does, with these bytes. */
+const streams =
+  (text: string): Answer =>
+  (res) => {
+    res.setHeader('content-type', 'text/event-stream')
+    res.end(text)
+  }
+
+await t.test(
+  '§4 what a translated call cannot be told is refused by name, before anything is sent',
+  async (t) => {
+    const gateway = await testGateway(t, { files: FILE('cache: off') })
+    const client = openaiOf(t, gateway, await gateway.enroll('bot', ['llm.chat']))
+    const tools = [{ type: 'web_search' as const }]
+    const error = await caught(client.responses.create({ model, input: 'hi', tools }), OpenAI.BadRequestError)
+    t.match(error, { code: 'translation_lossy', message: /cannot be told of tools\[0\] \(hosted_tools\)/ })
+    t.same(gateway.upstream.seen, [])
+    await gateway.close()
+    t.match(
+      (await gateway.rows()).filter(({ action }) => action.startsWith('egress_llm_chat')),
+      [
+        { status: 'allowed' },
+        { status: 'error', detail: { reason: 'translation_lossy', losses: ['hosted_tools'] } },
+      ],
+    )
+  },
+)
+
+await t.test('§4 a loss that an operator accepts is left out, and the row and a header say so', async (t) => {
+  const gateway = await testGateway(t, {
+    files: FILE('lossy: [hosted_tools], cache: off, aliases: {planner: claude-opus-5}'),
+  })
+  const client = openaiOf(t, gateway, await gateway.enroll('bot', ['llm.chat']))
+  gateway.upstream.answer = streams(
+    begin({ input_tokens: 1 }) + textBlock(0, 'a') + callBlock(1, 'c', 'f', '{}') + finish('tool_use'),
+  )
+  const tools = [
+    { type: 'web_search' as const },
+    { type: 'function' as const, name: 'f', parameters: {}, strict: null },
+  ]
+  const headers = { 'openai-beta': 'x=1', 'idempotency-key': 'k' }
+  const { data, response } = await client.responses
+    .create({ model: 'planner', input: 'hi', tools, stream: true, store: false }, { headers })
+    .withResponse()
+  const types: string[] = []
+  for await (const { type } of data) types.push(type)
+  t.equal(types.at(-1), 'response.completed')
+  t.equal(
+    response.headers.get('x-sallyport-translated'),
+    'responses>messages; dropped=hosted_tools; carried=max_tokens_set',
+  )
+  const [sent] = gateway.upstream.seen
+  t.match(sent, {
+    url: '/v1/messages',
+    headers: { 'x-api-key': 'sk-only-there', 'anthropic-version': '2023-06-01' },
+  })
+  t.equal(sent?.headers['openai-beta'], undefined)
+  t.same(JSON.parse(String(sent?.body)), {
+    ...{ model: 'claude-opus-5', max_tokens: 32_000, stream: true },
+    messages: [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }],
+    tools: [{ name: 'f', input_schema: {} }],
+  })
+})
+
+await t.test('§4 a stream that breaks off, and an answer that cannot be told, end as failures', async (t) => {
+  const gateway = await testGateway(t, { files: FILE('cache: off') })
+  const client = openaiOf(t, gateway, await gateway.enroll('bot', ['llm.chat']))
+  client.maxRetries = 0
+  const read = async (): Promise<string> => {
+    let text = ''
+    for await (const chunk of await client.chat.completions.create({ model, messages, stream: true }))
+      text += chunk.choices[0]?.delta.content ?? ''
+    return text
+  }
+  gateway.upstream.answer = streams(begin() + textBlock(0, 'half'))
+  t.match(await caught(read(), OpenAI.APIError), { message: /broke off/ })
+
+  gateway.upstream.answer = (res) => {
+    res.setHeader('content-type', 'application/json')
+    res.end('{"type":"message","id":"m","content":[{"type":"server_tool_use"}],"stop_reason":"end_turn"}')
+  }
+  const chat = client.chat.completions.create({ model, messages })
+  t.match(await caught(chat, OpenAI.APIError), { status: 502, code: 'provider_failed' })
+
+  gateway.upstream.answer = (res) => {
+    res.statusCode = 400
+    res.setHeader('content-type', 'application/json')
+    const error = { type: 'invalid_request_error', message: 'prompt is too long: 2 tokens > 1 maximum' }
+    res.end(JSON.stringify({ type: 'error', error }))
+  }
+  const full = client.chat.completions.create({ model, messages })
+  t.match(await caught(full, OpenAI.APIError), {
+    status: 400,
+    code: 'context_length_exceeded',
+    message: /prompt is too long/,
+  })
+  await gateway.close()
+  t.same(
+    (await gateway.rows())
+      .filter(({ detail }) => detail.upstream_status !== undefined)
+      .map(({ status, detail }) => [status, detail.reason]),
+    [
+      ['truncated', 'provider_failed'],
+      ['error', 'provider_failed'],
+      ['error', 'provider_refused'],
+    ],
+  )
+})
+
+await t.test(
+  '§4 a long body is translated beside the loop, and one that is too long is refused',
+  async (t) => {
+    const gateway = await testGateway(t, { files: FILE('cache: off') })
+    const client = openaiOf(t, gateway, await gateway.enroll('bot', ['llm.chat']))
+    gateway.upstream.answer = streams(begin({ input_tokens: 1 }) + textBlock(0, 'a') + finish('end_turn'))
+    const ask = (content: string) =>
+      client.chat.completions.create({ model, messages: [{ role: 'user', content }], stream: true })
+    for await (const chunk of await ask('é "x" '.repeat(500_000))) t.equal(chunk.model, model)
+    const [sent] = gateway.upstream.seen
+    t.match(JSON.parse(String(sent?.body)).messages[0].content[0].text, /^(?:é "x" ){500000}$/)
+    t.match(await caught(ask('a'.repeat(16 * 1024 * 1024)), OpenAI.APIError), {
+      status: 413,
+      code: 'body_too_large',
+    })
+    const { text: metrics } = await gateway.admin('GET', '/metrics')
+    t.match(metrics, 'sallyport_translated_total{from="chat",to="messages"} 1')
+  },
+)
+
+await t.test('§4 with translate: off, such a call is refused', async (t) => {
+  const gateway = await testGateway(t, { files: FILE('cache: off', 'translate: off\n') })
+  const client = openaiOf(t, gateway, await gateway.enroll('bot', ['llm.chat']))
+  const chat = client.chat.completions.create({ model, messages })
+  t.match(await caught(chat, OpenAI.APIError), { status: 400, code: 'dialect_translation_unavailable' })
+})

@@ -1,0 +1,454 @@
+import Anthropic from '@anthropic-ai/sdk'
+import fc from 'fast-check'
+import OpenAI from 'openai'
+import t from 'tap'
+import type { ApiWire } from '../../../../proxy/llm/dialects/dialect.ts'
+import type { TargetModel } from '../../../../proxy/llm/translate/model/target.ts'
+import { answered, OPTIONS, told, translated } from '../../../support/llm/translate.ts'
+
+const CHAT: TargetModel = { ...OPTIONS, wire: 'chat', provider: 'local', model: 'qwen' }
+const RESPONSES: TargetModel = { ...OPTIONS, wire: 'responses', provider: 'openai', model: 'gpt-5.6' }
+
+/** What is sent of a body, its model left out. */
+function sentOf(body: object, target: TargetModel, from: ApiWire = 'messages'): Record<string, unknown> {
+  const { model, ...sent } = JSON.parse(told(from, body, target).body)
+  if (model !== target.model) throw new Error(`another model: ${model}`)
+  return sent
+}
+
+const messagesOf = (messages: readonly object[], more: object = {}) => ({
+  ...{ model: 'planner', max_tokens: 100, messages },
+  ...more,
+})
+
+const HISTORY = messagesOf(
+  [
+    { role: 'user', content: [{ type: 'text', text: 'q', cache_control: { type: 'ephemeral' } }] },
+    {
+      role: 'assistant',
+      content: [
+        { type: 'thinking', thinking: 'hm', signature: 'of another' },
+        { type: 'text', text: 'I look' },
+        { type: 'tool_use', id: 'toolu_a', name: 'read', input: { path: 'a' } },
+        { type: 'tool_use', id: 'toolu_b', name: 'read', input: {} },
+      ],
+    },
+    {
+      role: 'user',
+      content: [
+        { type: 'tool_result', tool_use_id: 'toolu_b', is_error: true, content: 'no such file' },
+        {
+          type: 'tool_result',
+          tool_use_id: 'toolu_a',
+          content: [
+            { type: 'text', text: 'A' },
+            { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'AAAA' } },
+          ],
+        },
+        { type: 'text', text: 'go on' },
+      ],
+    },
+  ],
+  {
+    system: [
+      { type: 'text', text: 'x-anthropic-billing-header: cc_version=1' },
+      { type: 'text', text: 's' },
+    ],
+    metadata: { user_id: 'u' },
+    thinking: { type: 'enabled', budget_tokens: 8_000 },
+    tools: [
+      {
+        name: 'read',
+        description: 'd',
+        input_schema: { type: 'object' },
+        cache_control: { type: 'ephemeral' },
+      },
+    ],
+    tool_choice: { type: 'auto', disable_parallel_tool_use: true },
+  },
+)
+
+await t.test('§ a Messages request is told to Chat Completions', async (t) => {
+  const made = told('messages', HISTORY, CHAT)
+  t.same(JSON.parse(made.body), {
+    model: 'qwen',
+    messages: [
+      { role: 'system', content: 's' },
+      { role: 'user', content: 'q' },
+      {
+        role: 'assistant',
+        content: 'I look',
+        tool_calls: [
+          { id: 'toolu_a', type: 'function', function: { name: 'read', arguments: '{"path":"a"}' } },
+          { id: 'toolu_b', type: 'function', function: { name: 'read', arguments: '{}' } },
+        ],
+      },
+      { role: 'tool', tool_call_id: 'toolu_a', content: 'A' },
+      { role: 'tool', tool_call_id: 'toolu_b', content: '[error]\nno such file' },
+      {
+        role: 'user',
+        content: [
+          { type: 'text', text: '[image 1 of the result of toolu_a]' },
+          { type: 'image_url', image_url: { url: 'data:image/png;base64,AAAA' } },
+          { type: 'text', text: 'go on' },
+        ],
+      },
+    ],
+    max_tokens: 100,
+    tools: [
+      { type: 'function', function: { name: 'read', description: 'd', parameters: { type: 'object' } } },
+    ],
+    tool_choice: 'auto',
+    parallel_tool_calls: false,
+    reasoning_effort: 'medium',
+  })
+  t.same(made.dropped, ['attribution', 'cache', 'foreign_reasoning', 'thinking_budget', 'user'])
+  t.same(made.carried, ['is_error', 'tool_image'])
+})
+
+await t.test('§ a Messages request is told to Responses', async (t) => {
+  const { input, ...more } = sentOf(HISTORY, RESPONSES)
+  t.same(input, [
+    { type: 'message', role: 'system', content: [{ type: 'input_text', text: 's' }] },
+    { type: 'message', role: 'user', content: [{ type: 'input_text', text: 'q' }] },
+    { type: 'message', role: 'assistant', content: [{ type: 'output_text', text: 'I look' }] },
+    { type: 'function_call', call_id: 'toolu_a', name: 'read', arguments: '{"path":"a"}' },
+    { type: 'function_call', call_id: 'toolu_b', name: 'read', arguments: '{}' },
+    {
+      type: 'function_call_output',
+      call_id: 'toolu_a',
+      output: [
+        { type: 'input_text', text: 'A' },
+        { type: 'input_image', detail: 'auto', image_url: 'data:image/png;base64,AAAA' },
+      ],
+    },
+    { type: 'function_call_output', call_id: 'toolu_b', output: '[error]\nno such file' },
+    { type: 'message', role: 'user', content: [{ type: 'input_text', text: 'go on' }] },
+  ])
+  t.same(more, {
+    max_output_tokens: 100,
+    tools: [
+      { type: 'function', name: 'read', description: 'd', parameters: { type: 'object' }, strict: false },
+    ],
+    tool_choice: 'auto',
+    parallel_tool_calls: false,
+    reasoning: { effort: 'medium' },
+    store: false,
+    include: ['reasoning.encrypted_content'],
+  })
+})
+
+await t.test('§ what OpenAI’s wires have, they tell each other', async (t) => {
+  const chat = {
+    model: 'm',
+    messages: [{ role: 'user', content: 'q' }],
+    seed: 1,
+    verbosity: 'low',
+    response_format: { type: 'json_object' },
+  }
+  t.same(translated('chat', chat, RESPONSES), [{ field: 'seed', loss: 'seed' }])
+  const { seed, ...rest } = chat
+  t.match(sentOf(rest, RESPONSES, 'chat'), { text: { verbosity: 'low', format: { type: 'json_object' } } })
+  const responses = {
+    model: 'm',
+    input: 'q',
+    store: false,
+    max_output_tokens: 5,
+    text: { verbosity: 'high' },
+    reasoning: { effort: 'low' },
+  }
+  t.match(sentOf(responses, CHAT, 'responses'), {
+    messages: [{ role: 'user', content: 'q' }],
+    ...{ max_tokens: 5, verbosity: 'high', reasoning_effort: 'low' },
+  })
+})
+
+await t.test('§ what a target has not is refused by name', async (t) => {
+  const of = (
+    more: object,
+    target: TargetModel,
+    messages: readonly object[] = [{ role: 'user', content: 'q' }],
+  ) => translated('messages', messagesOf(messages, more), target)
+  t.same(of({ top_k: 5 }, RESPONSES), [{ field: 'top_k', loss: 'top_k' }])
+  t.match(sentOf(messagesOf([], { top_k: 5 }), CHAT), { top_k: 5 })
+  t.same(of({ tools: [{ type: 'web_search_20260318', name: 'web_search' }] }, CHAT), [
+    { field: 'tools[0]', loss: 'hosted_tools' },
+  ])
+  t.same(of({ tools: [{ type: 'bash_20250124', name: 'bash' }] }, CHAT), [
+    { field: 'tools[0]', loss: 'client_tools' },
+  ])
+  t.same(of({ container: 'c' }, CHAT), [{ field: 'container', loss: 'provider_state' }])
+  t.same(of({ unheard_of: 1 }, CHAT), [{ field: 'unheard_of', loss: 'unknown' }])
+  t.same(
+    of({}, CHAT, [
+      { role: 'user', content: 'q' },
+      { role: 'assistant', content: '{' },
+    ]),
+    [{ field: 'messages', loss: 'prefill' }],
+  )
+  const url = { type: 'document', source: { type: 'url', url: 'https://x.example/a.pdf' } }
+  t.same(of({}, CHAT, [{ role: 'user', content: [url] }]), [{ field: 'messages', loss: 'document_url' }])
+  const file = { type: 'image', source: { type: 'file', file_id: 'f' } }
+  t.match(of({}, CHAT, [{ role: 'user', content: [file] }]), [{ loss: 'provider_state' }])
+})
+
+const chunk = (delta: object, finish: string | null = null, more: object = {}): string =>
+  `data: ${JSON.stringify({ id: 'c1', choices: [{ index: 0, delta, finish_reason: finish }], ...more })}\n\n`
+
+const USAGE = { prompt_tokens: 17, completion_tokens: 20, prompt_tokens_details: { cached_tokens: 5 } }
+const usage = `data: ${JSON.stringify({ id: 'c1', choices: [], usage: USAGE })}\n\n`
+const DONE = 'data: [DONE]\n\n'
+const calls = (...list: readonly object[]) => ({ tool_calls: list })
+const piece = (args: string, name?: string, id?: string, index = 0) => ({
+  index,
+  ...(id !== undefined && { id }),
+  function: { ...(name !== undefined && { name }), arguments: args },
+})
+
+const event = (type: string, members: object): string =>
+  `event: ${type}\ndata: ${JSON.stringify({ type, ...members })}\n\n`
+
+const CHAT_STREAM =
+  chunk({ role: 'assistant', content: '' }) +
+  chunk({ reasoning_content: 'hm' }) +
+  chunk({ content: 'Hé' }) +
+  chunk({ content: 'llo' }) +
+  chunk(calls(piece('', 'read', 'call_1'))) +
+  chunk(calls(piece('{"path":'))) +
+  chunk(calls(piece('"a"}'))) +
+  chunk(calls(piece('{}', 'read', 'call_2', 1))) +
+  chunk({}, 'tool_calls') +
+  usage
+
+const item = (index: number, whole: object, ...events: readonly string[]): string =>
+  event('response.output_item.added', { output_index: index, item: whole }) +
+  events.join('') +
+  event('response.output_item.done', { output_index: index, item: whole })
+
+const RESPONSES_STREAM =
+  event('response.created', { response: { id: 'resp_1' } }) +
+  item(0, { id: 'rs_1', type: 'reasoning', summary: [], encrypted_content: 'ENC' }) +
+  item(
+    1,
+    { id: 'msg_1', type: 'message', content: [{ type: 'output_text', text: 'Héllo' }] },
+    event('response.output_text.delta', { output_index: 1, content_index: 0, delta: 'Hé' }),
+    event('response.output_text.delta', { output_index: 1, content_index: 0, delta: 'llo' }),
+  ) +
+  item(
+    2,
+    { id: 'fc_1', type: 'function_call', call_id: 'call_1', name: 'read', arguments: '{"path":"a"}' },
+    event('response.function_call_arguments.delta', { output_index: 2, delta: '{"path":"a"}' }),
+  ) +
+  item(3, { id: 'fc_2', type: 'function_call', call_id: 'call_2', name: 'read', arguments: '{}' })
+
+const RESPONSES_END = event('response.completed', {
+  response: {
+    id: 'resp_1',
+    status: 'completed',
+    usage: { input_tokens: 17, input_tokens_details: { cached_tokens: 5 }, output_tokens: 20 },
+  },
+})
+
+const STREAMS = [
+  ['chat', CHAT, CHAT_STREAM, DONE],
+  ['responses', RESPONSES, RESPONSES_STREAM, RESPONSES_END],
+] as const
+
+const ASKED = messagesOf([{ role: 'user', content: 'q' }], {
+  stream: true,
+  tools: [{ name: 'read', input_schema: {} }],
+})
+
+/** The official client, which gets this text for an answer. */
+const read = (text: string, isStream = true) =>
+  new Anthropic({
+    ...{ apiKey: 'none', maxRetries: 0 },
+    fetch: async () =>
+      new Response(text, {
+        headers: { 'content-type': isStream ? 'text/event-stream' : 'application/json' },
+      }),
+  }).messages
+
+const SAID = {
+  model: 'planner',
+  stop_reason: 'tool_use',
+  content: [
+    { type: 'thinking', signature: /^sp1\./ },
+    { type: 'text', text: 'Héllo' },
+    { type: 'tool_use', id: 'call_1', name: 'read', input: { path: 'a' } },
+    { type: 'tool_use', id: 'call_2', name: 'read', input: {} },
+  ],
+  usage: { input_tokens: 12, cache_read_input_tokens: 5, output_tokens: 20 },
+}
+
+await t.test(
+  '§ the official SDK reads a Messages stream that was another one, however it is cut',
+  async (t) => {
+    for (const [wire, target, stream, end] of STREAMS) {
+      const whole = stream + end
+      const expected = answered(told('messages', ASKED, target), whole)
+      t.match(
+        await read(expected)
+          .stream({ ...ASKED, model: 'm' } as never)
+          .finalMessage(),
+        SAID,
+        wire,
+      )
+      const cuts = fc.array(fc.nat(Buffer.byteLength(whole)), { maxLength: 200 })
+      fc.assert(
+        fc.property(cuts, (places) => answered(told('messages', ASKED, target), whole, places) === expected),
+        { numRuns: 30 },
+      )
+    }
+  },
+)
+
+await t.test('§ a stream that is cut anywhere before its end never ends cleanly', async (t) => {
+  for (const [wire, target, stream] of STREAMS) {
+    const bytes = Buffer.from(stream)
+    // Of a chat, its reason is its end, also where nothing follows it.
+    const last = wire === 'chat' ? bytes.indexOf('"finish_reason":"tool_calls"') : bytes.length
+    const faults: number[] = []
+    for (let at = 0; at < last; at += 1) {
+      const { answer } = told('messages', ASKED, target)
+      const text = Buffer.concat([answer.push(bytes.subarray(0, at)), answer.flush()]).toString()
+      if (answer.isWhole || text.includes('message_stop') || !text.includes('event: error')) faults.push(at)
+    }
+    t.same(faults, [], wire)
+  }
+})
+
+/** The calls that the official SDK reads of chunks, as servers of that wire really send them. */
+const CALLS: Readonly<Record<string, readonly [stream: string, inputs: readonly object[]]>> = {
+  'several in one chunk, all with index 0 and one id': [
+    chunk(calls(piece('{"a":1}', 'read', 'x'), piece('{"a":2}', 'read', 'x')), 'stop') + DONE,
+    [{ a: 1 }, { a: 2 }],
+  ],
+  'without ids': [
+    chunk(calls(piece('{"a":1}', 'read'))) +
+      chunk(calls(piece('{"a":2}', 'read'))) +
+      chunk({}, 'tool_calls') +
+      DONE,
+    [{ a: 1 }, { a: 2 }],
+  ],
+  'the name in each piece': [
+    chunk(calls(piece('{"a"', 'read', 'x'))) +
+      chunk(calls(piece(':1}', 'read', 'x'))) +
+      chunk({}, 'tool_calls') +
+      DONE,
+    [{ a: 1 }],
+  ],
+  interleaved: [
+    chunk(calls(piece('{"a"', 'read', 'x', 0))) +
+      chunk(calls(piece('{"b"', 'read', 'y', 1))) +
+      chunk(calls(piece(':1}', undefined, undefined, 0))) +
+      chunk(calls(piece(':2}', undefined, undefined, 1))) +
+      chunk({}, 'tool_calls') +
+      DONE,
+    [{ a: 1 }, { b: 2 }],
+  ],
+  'the reason twice, usage before it, no [DONE]': [
+    usage + chunk(calls(piece('{}', 'read', 'x'))) + chunk({}, 'tool_calls') + chunk({}, 'tool_calls'),
+    [{}],
+  ],
+  'arguments that are an object': [
+    chunk(calls({ index: 0, id: 'x', function: { name: 'read', arguments: { a: 1 } } }), 'stop') + DONE,
+    [{ a: 1 }],
+  ],
+}
+
+await t.test('§ calls are read as servers really send them, and each has an id of its own', async (t) => {
+  for (const [name, [stream, inputs]] of Object.entries(CALLS)) {
+    const text = answered(told('messages', ASKED, CHAT), chunk({ role: 'assistant' }) + stream)
+    const message = await read(text)
+      .stream({ ...ASKED, model: 'm' } as never)
+      .finalMessage()
+    const used = message.content.filter((block) => block.type === 'tool_use')
+    t.same(
+      used.map(({ input }) => input),
+      inputs,
+      name,
+    )
+    t.equal(new Set(used.map(({ id }) => id)).size, inputs.length, name)
+    t.equal(message.stop_reason, 'tool_use', name)
+  }
+})
+
+await t.test('§ reasoning that comes late does not split the text', async (t) => {
+  const stream =
+    chunk({ content: 'a' }) + chunk({ reasoning_content: 'late' }) + chunk({ content: 'b' }, 'stop') + DONE
+  const text = answered(told('messages', ASKED, CHAT), stream)
+  const { content } = await read(text)
+    .stream({ ...ASKED, model: 'm' } as never)
+    .finalMessage()
+  t.match(content, [{ type: 'text', text: 'ab' }, { type: 'thinking' }])
+})
+
+await t.test('§ stop words that the target does not take end the answer here', async (t) => {
+  const asked = { ...ASKED, stop_sequences: ['END'] }
+  const stream =
+    event('response.created', { response: { id: 'r' } }) +
+    event('response.output_item.added', { output_index: 0, item: { type: 'message' } }) +
+    ['some E', 'N', 'D more']
+      .map((delta) => event('response.output_text.delta', { output_index: 0, content_index: 0, delta }))
+      .join('')
+  const { answer } = told('messages', asked, RESPONSES)
+  const message = await read(answer.push(Buffer.from(stream)).toString())
+    .stream({ ...asked, model: 'm' } as never)
+    .finalMessage()
+  t.match(message, { content: [{ text: 'some ' }], stop_reason: 'stop_sequence', stop_sequence: 'END' })
+})
+
+await t.test('§ whole answers are told, and what is none is not', async (t) => {
+  const asked = { ...ASKED, stream: false }
+  const message = {
+    role: 'assistant',
+    content: 'Hi',
+    tool_calls: [{ id: 'x', type: 'function', function: { name: 'read', arguments: '{"a":1}' } }],
+  }
+  const completion = { id: 'c', choices: [{ index: 0, message, finish_reason: 'tool_calls' }], usage: USAGE }
+  const document = told('messages', asked, CHAT).answer.document(Buffer.from(JSON.stringify(completion)))
+  t.match(await read(String(document), false).create({ ...asked, model: 'm' } as never), {
+    content: [{ text: 'Hi' }, { type: 'tool_use', id: 'x', input: { a: 1 } }],
+    ...{ stop_reason: 'tool_use', usage: { input_tokens: 12 } },
+  })
+  for (const text of ['{}', '[]', '{', '{"choices":[]}', '{"error":{"message":"x"}}'])
+    t.equal(told('messages', asked, CHAT).answer.document(Buffer.from(text)), null, text)
+  const response = {
+    id: 'r',
+    status: 'completed',
+    output: [{ type: 'message', content: [{ type: 'output_text', text: 'Hi' }] }],
+  }
+  const spoken = told('chat', { model: 'm', messages: [] }, RESPONSES).answer.document(
+    Buffer.from(JSON.stringify(response)),
+  )
+  const client = new OpenAI({
+    apiKey: 'none',
+    fetch: async () => new Response(String(spoken), { headers: { 'content-type': 'application/json' } }),
+  })
+  t.match(await client.chat.completions.create({ model: 'm', messages: [] }), {
+    choices: [{ finish_reason: 'stop', message: { content: 'Hi' } }],
+  })
+})
+
+await t.test('§ reasoning of another wire comes back exactly', async (t) => {
+  for (const [wire, target, stream, end] of STREAMS) {
+    const text = answered(told('messages', ASKED, target), stream + end)
+    const { content } = await read(text)
+      .stream({ ...ASKED, model: 'm' } as never)
+      .finalMessage()
+    const again = messagesOf([
+      { role: 'user', content: 'q' },
+      { role: 'assistant', content },
+      {
+        role: 'user',
+        content: [
+          { type: 'tool_result', tool_use_id: 'call_1' },
+          { type: 'tool_result', tool_use_id: 'call_2' },
+        ],
+      },
+    ])
+    const sent = JSON.stringify(sentOf(again, target))
+    t.ok(sent.includes(wire === 'chat' ? '"reasoning_content":"hm"' : '"encrypted_content":"ENC"'), wire)
+  }
+})
