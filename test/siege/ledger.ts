@@ -6,6 +6,7 @@ import { inspectDatabase } from '../../db/sqlite/ledger/inspect.ts'
 import { openReadOnly } from '../../db/sqlite/ledger/rows.ts'
 import { streamLines } from '../../scripts/lines.ts'
 import { inspectArchive } from '../../scripts/verifying/archive.ts'
+import { SILENT } from '../../scripts/verifying/progress.ts'
 
 const ITSELF = (rows: RowSource): RowSource => rows
 
@@ -44,7 +45,7 @@ export async function inspectLedger(
   folder: string | null,
 ): Promise<LedgerFound> {
   const isArchived = folder !== null && readdirSync(folder).some((name) => name.endsWith('.zip'))
-  const archive = isArchived ? await inspectArchive(folder, ITSELF, () => NO_LOG_TRUST) : null
+  const archive = isArchived ? await inspectArchive(folder, SILENT, () => NO_LOG_TRUST) : null
   const { verdict, findings } = await inspectDatabase(
     databaseFile,
     Date.now(),
@@ -53,7 +54,7 @@ export async function inspectLedger(
   const segments = archive?.segments ?? []
   const faults = [
     ...findings,
-    ...(archive ? [...archive.findings, ...archive.said.findings(segments)] : []),
+    ...(archive ? [...archive.findings, ...archive.said.findings(archive)] : []),
     ...segments.flatMap(({ file, inspection }) => (exitCodeOf(inspection) === 0 ? [] : [file])),
   ]
   const archived = segments.reduce((sum, { inspection }) => sum + inspection.verdict.rows, 0)
