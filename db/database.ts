@@ -1,6 +1,7 @@
 import type { Compilable, Kysely } from 'kysely'
 import type { AuthorityChanges } from './authority-moves.ts'
 import type { RowCounts } from './ledger/counts/row-counts.ts'
+import type { ArchiveFolder } from './ledger/read/find.ts'
 import type { LedgerReader } from './ledger/read/reader.ts'
 import type { LedgerWriter } from './ledger/record/writer.ts'
 import type { TreeRows } from './ledger/tree/rows.ts'
@@ -36,6 +37,8 @@ export interface Database {
   readonly authority: AuthorityChanges
   /** Reads the ledger, however long it is, away from this connection and, on SQLite, this thread. */
   readonly audit: LedgerReader
+  /** The folder into which reading the ledger goes on. Set by whoever reads the configuration. */
+  readonly archive: ArchiveFolder
   /** The rows of the ledger as the leaves of its tree. */
   readonly treeRows: TreeRows
   readonly rowCounts: RowCounts

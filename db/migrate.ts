@@ -22,6 +22,7 @@ import * as bundleDigests from './migrations/0082_bundle_digests.ts'
 import * as followedBundles from './migrations/0084_followed_bundles.ts'
 import * as attention from './migrations/0090_attention.ts'
 import * as setsAndLabels from './migrations/0094_sets_and_labels.ts'
+import { auditSegmentIndex } from './migrations/0102_audit_segment_index.ts'
 import type { DatabaseSchema } from './schema.ts'
 import { messageOf } from './support/error-message.ts'
 
@@ -57,6 +58,7 @@ export const COMMON_MIGRATIONS: NamedMigrations = {
   '0084_followed_bundles': followedBundles,
   '0090_attention': attention,
   '0094_sets_and_labels': setsAndLabels,
+  '0102_audit_segment_index': auditSegmentIndex,
 }
 
 /** The migrations still needed. Throws if the database has run one that we do not know. */

@@ -405,6 +405,9 @@ interface AuditSegmentTable {
   /** The row `ledger.archived`. */
   readonly stream: string
   readonly seq: number
+  /** The principals and the actions of its rows, as JSON. Null: too many to list, or not known. */
+  readonly principals: ColumnType<string | null, string | null | undefined, never>
+  readonly actions: ColumnType<string | null, string | null | undefined, never>
   readonly confirmed_at: ColumnType<string | null, string | null | undefined, string | null>
   readonly removed_at: ColumnType<string | null, string | null | undefined, string | null>
   readonly forgotten_at: ColumnType<string | null, string | null | undefined, string | null>

@@ -114,17 +114,22 @@ export async function openPostgresDatabase(url: string): Promise<Database> {
     throw new Error(`the database cannot be opened: ${messageOf(error)}`, { cause: error })
   }
   const { presence, notices, leads, lookups, authority, clock } = sharedServicesOf(url, pool)
+  const archive = { path: null }
   return {
+    archive,
     kysely,
     engine: 'postgres',
     file: null,
     lookup: (query, how) => (how === 'asked' ? lookups.asked(query) : lookups.kept(query)),
     current: (since) => lookups.current(since),
     authority,
-    audit: new LedgerReader({
-      ask: (question, signal) => answerTo(kysely, question, signal, placedPages),
-      close: () => Promise.resolve(),
-    }),
+    audit: new LedgerReader(
+      {
+        ask: (question, signal) => answerTo(kysely, question, signal, placedPages),
+        close: () => Promise.resolve(),
+      },
+      archive,
+    ),
     treeRows: postgresTreeRows(kysely),
     rowCounts: postgresRowCounts(kysely),
     openWriter: () => openPostgresWriter(url),

@@ -1,4 +1,5 @@
 import type { DatabaseLocation } from '../engine.ts'
+import type { ArchiveFolder } from '../ledger/read/find.ts'
 import type { CandidateReport } from '../ledger/rehearsal/candidate.ts'
 import type { HypotheticalChanges } from '../ledger/rehearsal/changes.ts'
 import type { RehearsalResult, WalkProgress, WalkScope } from '../ledger/rehearsal/rehearse.ts'
@@ -16,7 +17,11 @@ export type WalkTask =
       readonly since: string
     }
 
-export type LocatedWalkTask = WalkTask & { readonly location: DatabaseLocation }
+/** `folder`: of the archive, into which the walk goes on; null: there is none. */
+export type LocatedWalkTask = WalkTask & {
+  readonly location: DatabaseLocation
+  readonly folder: string | null
+}
 
 export interface WalkResults {
   readonly rehearse: RehearsalResult
@@ -59,9 +64,10 @@ export async function walkOnThread<Kind extends WalkTask['kind']>(
   task: WalkTaskOf<Kind>,
   signal: AbortSignal,
   onProgress: (progress: WalkProgress) => void = () => {},
+  folder: string | null = null,
 ): Promise<WalkResults[Kind]> {
   const pool = task.wanted.principals === null ? longWalks : shortWalks
-  const walk = pool.stream('walk', { ...task, location }, { signal })
+  const walk = pool.stream('walk', { ...task, location, folder }, { signal })
   let next = await walk.next()
   for (; !next.done; next = await walk.next()) onProgress(next.value)
   // The kind that was asked for.
@@ -69,10 +75,10 @@ export async function walkOnThread<Kind extends WalkTask['kind']>(
 }
 
 export const walkerOf =
-  (location: DatabaseLocation) =>
+  (location: DatabaseLocation, archive: ArchiveFolder) =>
   <Kind extends WalkTask['kind']>(
     task: WalkTaskOf<Kind>,
     signal: AbortSignal,
     onProgress?: (progress: WalkProgress) => void,
   ): Promise<WalkResults[Kind]> =>
-    walkOnThread(location, task, signal, onProgress)
+    walkOnThread(location, task, signal, onProgress, archive.path)

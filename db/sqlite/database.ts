@@ -4,6 +4,7 @@ import { type Compilable, Kysely, SqliteDialect } from 'kysely'
 import { AuthorityChanges } from '../authority-moves.ts'
 import type { Database, LedgerReading, PreparedLookup } from '../database.ts'
 import { answerTo, LedgerReader } from '../ledger/read/reader.ts'
+import { unreadableSegment } from '../ledger/tree/rows.ts'
 import { type MigrationState, migrateToLatest, migrationState, pendingMigrations } from '../migrate.ts'
 import type { DatabaseSchema } from '../schema.ts'
 import { NO_NOTICES } from '../support/notices.ts'
@@ -93,7 +94,8 @@ export async function openSqliteDatabase(
     connection.close()
     throw error
   }
-  const audit = ledgerReader(file, kysely)
+  const archive = { path: null }
+  const audit = ledgerReader(file, kysely, archive)
   return {
     kysely,
     engine: 'sqlite',
@@ -101,6 +103,7 @@ export async function openSqliteDatabase(
     lookup: (query) => prepareLookup(connection, query),
     authority: new AuthorityChanges(),
     audit,
+    archive,
     treeRows: sqliteTreeRows(kysely, audit),
     rowCounts: sqliteRowCounts(kysely, audit),
     openWriter: () => openSqliteWriter(file),
@@ -156,33 +159,44 @@ const READER_IDLE_MS = 10_000
 const readerThread = new ThreadPool<ReaderTasks>(import.meta, './reader', {
   name: 'the reader of the ledger',
   idleMs: READER_IDLE_MS,
+  refusal: unreadableSegment,
   // Its answers give way to each other.
   maxTasksPerThread: Number.POSITIVE_INFINITY,
 })
 let opened = 0
 
 /** Reads on the thread with a connection of its own, opened when asked. A database in memory is read here. */
-function ledgerReader(file: string, kysely: Kysely<DatabaseSchema>): LedgerReader {
+function ledgerReader(
+  file: string,
+  kysely: Kysely<DatabaseSchema>,
+  archive: SqliteDatabase['archive'],
+): LedgerReader {
   if (file === ':memory:') {
-    return new LedgerReader({
-      ask: (question, signal) => answerTo(kysely, question, signal),
-      close: () => Promise.resolve(),
-    })
+    return new LedgerReader(
+      {
+        ask: (question, signal) => answerTo(kysely, question, signal),
+        close: () => Promise.resolve(),
+      },
+      archive,
+    )
   }
   opened += 1
   const ledger: OpenedLedger = { nth: opened, file }
   const closed = new AbortController()
-  return new LedgerReader({
-    ask: (question, signal) =>
-      readerThread.stream(
-        'answer',
-        { ledger, question },
-        { signal: AbortSignal.any([closed.signal, signal]) },
-      ),
-    close: async () => {
-      closed.abort(new Error('the database is closed'))
-      // A thread that ends meanwhile has closed all of its own.
-      if (readerThread.isRunning) await readerThread.ask('close', ledger).catch(() => {})
+  return new LedgerReader(
+    {
+      ask: (question, signal) =>
+        readerThread.stream(
+          'answer',
+          { ledger, question },
+          { signal: AbortSignal.any([closed.signal, signal]) },
+        ),
+      close: async () => {
+        closed.abort(new Error('the database is closed'))
+        // A thread that ends meanwhile has closed all of its own.
+        if (readerThread.isRunning) await readerThread.ask('close', ledger).catch(() => {})
+      },
     },
-  })
+    archive,
+  )
 }

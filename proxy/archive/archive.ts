@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import type { DatabaseLocation } from '../../db/engine.ts'
+import { indexOfSegment } from '../../db/ledger/read/archived.ts'
 import { archiveBoundary, listSegments } from '../../db/ledger/tree/segments.ts'
 import { currentTree, type StoredCheckpoint, treeKeysOf } from '../../db/ledger/tree/store.ts'
 import { TILE_WIDTH } from '../../db/ledger/tree/tiles.ts'
@@ -99,7 +100,7 @@ async function writeSegment(
   if (said !== null && said > state.place)
     throw new Error(`the row of the state before leaf ${first} is behind leaf ${last}: archive more at once`)
   const bounds = { first, count: last + 1 - first, after, archived, named: false, since: null, until: null }
-  const scope = { tree, newest, state: start, ...bounds }
+  const scope = { tree, newest, state: start, segments: [], folder: '', ...bounds }
   const file = `${first}-${last}.zip`
   using loop = watchedLoop()
   const { use } = loop
@@ -112,7 +113,9 @@ async function writeSegment(
   const vkeys = keys.map(({ vkey }) => vkey)
   const whole = { path: join(folder, file), first, last, origin: tree.origin, vkeys, use }
   const { since, until } = await threads.ask('verify', whole, { signal })
+  const index = await indexOfSegment({ folder, file, sha256: written.sha256 }, signal)
   await commitSegment(dependencies, {
+    ...index,
     ...{ first, last, last_place: state.place, state: state.sha256 },
     ...{ ...written, file, since, until },
   })

@@ -1,5 +1,5 @@
 import type { Database } from '../../db/database.ts'
-import { newestSegment, type StoredSegment, segmentOfLeaf } from '../../db/ledger/tree/segments.ts'
+import { segmentOfLeaf } from '../../db/ledger/tree/segments.ts'
 import {
   checkpointOfSize,
   currentTree,
@@ -10,12 +10,12 @@ import type { UnknownRecord } from '../../db/support/json.ts'
 import type { ProofReader } from '../../plugins/operators/proof-reader.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
-import { saltsOf } from '../admin/audit/audit.ts'
+import { saltsOf, throwLedgerRefusal } from '../admin/audit/audit.ts'
 import { archivedRefusal, notSealed } from '../admin/audit/scope.ts'
 import type { AdminContext } from '../admin/operation/context.ts'
 import { jsonReply, type Reply } from '../http/reply.ts'
 import type { LogKeys } from './log-keys.ts'
-import { proveRows } from './request-proof.ts'
+import { proveRows, rowsOfRequest } from './request-proof.ts'
 import { parseTilePath, readEntries, readTreeTile } from './tiles.ts'
 
 interface ProofDependencies {
@@ -89,25 +89,18 @@ async function tile(database: Database, path: string, auditor: boolean): Promise
   return { status: 200, headers: { 'content-type': 'application/octet-stream', ...FOR_EVER }, body: bytes }
 }
 
-const notHere = ({ until, file }: StoredSegment): Refusal =>
-  new Refusal('not_found', {
-    message: `There is no such request here. Rows recorded up to ${until} were archived, the last of them in ${file}: look for it there.`,
-  })
-
 async function proofsOf(
   { database, subjectKeys, sealing }: ProofDependencies,
-  { params, ref, auditor }: ProofReaderFacts,
+  { params, ref, auditor, hangup }: ProofReaderFacts,
 ): Promise<Reply> {
   const id = params.request_id ?? ''
-  const all = await database.treeRows.ofRequest(id)
   // Another's rows are not there for the asker.
-  const rows = all.filter(({ principal_id: whose }) => auditor || (whose !== null && whose === ref))
-  const [first] = rows
-  // The id of a call that is archived says nothing about where.
-  const newest = await newestSegment(database.kysely)
-  if (!first || first.place <= (newest?.last_place ?? 0))
-    throw newest ? notHere(newest) : new Refusal('not_found')
-  const proven = await proveRows(database, rows)
+  if (!auditor && ref === null) throw new Refusal('not_found')
+  const asked = { id, principal: auditor ? null : ref, signal: hangup.signal }
+  const { rows, unreadable } = await rowsOfRequest(database, asked).catch(throwLedgerRefusal)
+  if (rows.length === 0)
+    throw new Refusal('not_found', unreadable.length > 0 ? { message: unreadable.join(' ') } : {})
+  const proven = await proveRows(database, rows).catch(throwLedgerRefusal)
   if (!proven) throw notSealed(sealing)
   const salts: Record<string, string> = {}
   for (const { leaf, principal_id } of rows) {

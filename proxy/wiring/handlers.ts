@@ -266,7 +266,7 @@ function adminContext(
     sessionRules: readSessionRules(configuration.operators),
     requireRehearsal: configuration.operators.require_rehearsal,
     expected: expectedOf(configuration),
-    walkCalls: walkerOf(databaseLocation(settings.databaseUrl)),
+    walkCalls: walkerOf(databaseLocation(settings.databaseUrl), database.archive),
     rehearsalPlaces,
     ledgerPlaces,
     sealing,

@@ -12,6 +12,10 @@ export function swappableConfiguration(services: GatewayServices, first: Configu
   const { plugins, mcp, dataDirectory } = services
   const adminApart = dataDirectory.settings.adminListen !== null
   let inForce = first
+  const follow = ({ archive }: Configuration): void => {
+    dataDirectory.database.archive.path = archive?.to ?? null
+  }
+  follow(first)
   const made = (configuration: Configuration): GatewayRouters => {
     const gates = pipelines({ configuration, inForce: () => inForce, ...plugins, mcp })
     return routers(gates, createHandlers(services, configuration, gates), adminApart)
@@ -21,6 +25,7 @@ export function swappableConfiguration(services: GatewayServices, first: Configu
   const mount = (configuration: Configuration): void => {
     const next = made(configuration)
     inForce = configuration
+    follow(configuration)
     for (const place of ['runtime', 'admin', 'control'] as const) mounted[place].router = next[place]
     // A call that the one before let through is asked again before it leaves.
     dataDirectory.database.authority.advance()

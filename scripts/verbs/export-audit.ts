@@ -1,7 +1,8 @@
 import { createWriteStream } from 'node:fs'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { locationOf } from '../../db/engine.ts'
+import { type DatabaseLocation, locationOf, readLedger } from '../../db/engine.ts'
+import { exportedLines } from '../../db/ledger/read/read.ts'
 import { exportLine, type StoredRow } from '../../db/ledger/record/leaf.ts'
 import type { DamagedRow } from '../../db/ledger/verify/verify.ts'
 import { exportPostgres } from '../../db/postgres/ledger/inspect.ts'
@@ -24,22 +25,29 @@ while the gateway runs. \`${commandOf('verify', 'verify-audit')}\` verifies what
       value: 'FILE',
       description: 'write to FILE (mode 0600, must not exist) instead of standard output',
     },
+    archive: {
+      type: 'string',
+      value: 'DIR',
+      description:
+        'begin with the rows of the segments in DIR, from the oldest on that is there with all later ones',
+    },
   },
   notes: 'Exit code: 0, or 9 if it cannot be read or written.',
   failing: { as: 'export-audit', usage: FAILED, failed: FAILED },
-  run: async ({ out }, [database]) => {
+  run: async ({ out, archive }, [database]) => {
     const target = out === undefined ? process.stdout : createWriteStream(out, { mode: 0o600, flags: 'wx' })
     // On a terminal it is to be read, not verified.
     const form = out === undefined && process.stdout.isTTY ? forTerminal : unchangedLines
-    const location = locationOf(database)
-    if (location.engine === 'postgres') {
-      await pipeline(exportPostgres(location.url), form, target)
-      return
-    }
-    const db = openReadOnly(location.file)
-    await pipeline(Readable.from(chunks(storedRows(db), userNames(db))), form, target)
+    await pipeline(await linesOf(locationOf(database), archive ?? null), form, target)
   },
 })
+
+async function linesOf(location: DatabaseLocation, archive: string | null): Promise<AsyncIterable<string>> {
+  if (location.engine === 'postgres') return exportPostgres(location.url, archive)
+  if (archive !== null) return exportedLines((await readLedger(location)).kysely, {}, archive)
+  const db = openReadOnly(location.file)
+  return Readable.from(chunks(storedRows(db), userNames(db)))
+}
 
 const unchangedLines = (lines: AsyncIterable<string>): AsyncIterable<string> => lines
 

@@ -22,6 +22,13 @@ export interface RowFilter {
   readonly limit?: number
   /** `next_cursor` of the page before, in the same order. */
   readonly cursor?: string
+  /** `no`: the rows of the database alone. */
+  readonly archive?: 'no'
+}
+
+/** The folder of the archive in the configuration in force; null: there is none. */
+export interface ArchiveFolder {
+  path: string | null
 }
 
 /** The rows that are read at once. A row may have 64 KiB of detail, and a leaf that repeats it. */
@@ -78,6 +85,13 @@ export async function* matchingRows(
 
 /** A place in the order of a filter: after a row, or after all rows of an instant. */
 type FilterPlace = LedgerCursor | { readonly recorded_at: string }
+
+/** Compares two rows by time, then by place in the chain, as the database does: negative if the first is older. */
+export function compareRows(one: LedgerCursor, other: LedgerCursor): number {
+  if (one.recorded_at !== other.recorded_at) return one.recorded_at < other.recorded_at ? -1 : 1
+  if (one.stream !== other.stream) return one.stream < other.stream ? -1 : 1
+  return one.seq - other.seq
+}
 
 interface FilterSpan {
   /** Null: from the filter's own beginning. */

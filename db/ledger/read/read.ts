@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Kysely } from 'kysely'
 import type { DatabaseSchema } from '../../schema.ts'
-import { printLedgerCursor } from '../../support/cursor.ts'
+import { type LedgerCursor, printLedgerCursor } from '../../support/cursor.ts'
 import { isObject, type JsonObject, type UnknownRecord } from '../../support/json.ts'
 import {
   exportLine,
@@ -12,6 +12,7 @@ import {
 } from '../record/leaf.ts'
 import { chainStartOf, keptRows } from '../verify/kept.ts'
 import { chainVerifier, type DamagedRow, type LedgerVerdict } from '../verify/verify.ts'
+import { ArchivedPage, type ArchivePart, archivedRows, readableSegments, segmentsFor } from './archived.ts'
 import { type MatchingRow, matchingRows, ROWS_PER_READ, type RowFilter } from './find.ts'
 import { userNameFinder } from './names.ts'
 
@@ -32,6 +33,8 @@ export interface LedgerPage {
   readonly rows: readonly AuditRow[]
   /** Null on the last page. */
   readonly next_cursor: string | null
+  /** Absent: the question needs no segment, or the page ended before them. */
+  readonly archived?: ArchivePart
 }
 
 const DEFAULT_LIMIT = 100
@@ -65,22 +68,27 @@ export async function* pageTexts(
   db: Kysely<DatabaseSchema>,
   filter: RowFilter,
   signal: AbortSignal = NEVER,
+  folder: string | null = null,
 ): AsyncGenerator<string> {
   const limit = Math.min(Math.max(Math.trunc(filter.limit ?? DEFAULT_LIMIT), 1), MAX_LIMIT)
+  const archive = new ArchivedPage(await segmentsFor(db, filter), folder, filter, limit + 1)
   let shown = 0
   let last: MatchingRow | null = null
   const names = userNameFinder(db)
   yield '{"rows":['
   // One more than asked for, to know whether there is a next page.
-  for await (const row of matchingRows(db, filter, limit + 1, signal)) {
-    if (shown === limit && last) return yield `],"next_cursor":"${printLedgerCursor(last)}"}`
+  for await (const row of archive.rows(matchingRows(db, filter, limit + 1, signal), signal)) {
+    if (shown === limit && last) return yield pageEnd(last, archive.readPart())
     const text = rowText(row, await names({ ...row, detail: row.leaf }))
     yield shown === 0 ? text : `,${text}`
     shown += 1
     last = row
   }
-  yield '],"next_cursor":null}'
+  yield pageEnd(archive.cut, archive.part())
 }
+
+const pageEnd = (cursor: LedgerCursor | null, archived: ArchivePart | undefined): string =>
+  `],${JSON.stringify({ next_cursor: cursor && printLedgerCursor(cursor), archived }).slice(1)}`
 
 /**
  * Reads the ledger page by page in the order written, whole or after a place. Throws an AbortError when the
@@ -100,18 +108,31 @@ interface LedgerReadOptions {
 }
 
 /**
- * The whole ledger as NDJSON, a line as `exportLine` says. Throws an AbortError when the signal fires, an
- * Error if a row cannot be reached.
+ * The whole ledger as NDJSON, a line as `exportLine` says, with what is archived in a folder. Throws an
+ * AbortError when the signal fires, an Error if a row cannot be reached.
  */
 export async function* exportedLines(
   db: Kysely<DatabaseSchema>,
   reading: LedgerReadOptions = {},
+  folder: string | null = null,
 ): AsyncGenerator<string> {
   const names = userNameFinder(db)
-  for await (const row of ledgerRows(db, reading)) {
+  for await (const row of rowsToExport(db, reading, folder)) {
     if ('damaged' in row) throw new Error(`a row of ${String(row.stream)} ${row.damaged}`)
     yield `${exportLine(row, await names(row))}\n`
   }
+}
+
+async function* rowsToExport(
+  db: Kysely<DatabaseSchema>,
+  reading: LedgerReadOptions,
+  folder: string | null,
+): AsyncGenerator<StoredRow | DamagedRow> {
+  const { signal = NEVER } = reading
+  const segments = await readableSegments(db, folder ?? '')
+  yield* archivedRows(segments, folder ?? '', signal)
+  const after = segments.at(-1)?.last_place
+  yield* ledgerRows(db, { ...reading, ...(after !== undefined && { after }) })
 }
 
 /** Verifies as `verify` does. Does NOT notice rows that an index was made to leave out. */
@@ -205,6 +226,7 @@ function rowText({ leaf, ...stored }: MatchingRow, names: ReadableNames): string
     ...names,
     ...result,
     v: undefined,
+    index: undefined,
   } as unknown as AuditRow
   return JSON.stringify(shown)
 }

@@ -9,12 +9,12 @@ import { LedgerError } from '../record/entry.ts'
 import { leafHash } from '../tree/hashes.ts'
 import { readState, recomputer } from '../verify/recompute.ts'
 import type { LedgerVerdict } from '../verify/verify.ts'
-import { ROWS_PER_READ, type RowFilter } from './find.ts'
+import { type ArchiveFolder, ROWS_PER_READ, type RowFilter } from './find.ts'
 import { exportedLines, ledgerRows, pageTexts, type ReadLedgerPages, verifyWithProgress } from './read.ts'
 
 export type LedgerQuestion =
-  | { readonly kind: 'list'; readonly filter: RowFilter }
-  | { readonly kind: 'export' }
+  | ({ readonly kind: 'list'; readonly filter: RowFilter } & ArchiveQuestion)
+  | ({ readonly kind: 'export' } & ArchiveQuestion)
   | { readonly kind: 'verify' }
   /** The hashes of the leaves of one stream, as bytes. */
   | { readonly kind: 'leaf-hashes'; readonly after: number; readonly most: number }
@@ -23,6 +23,11 @@ export type LedgerQuestion =
   | { readonly kind: 'counts'; readonly window: CountedWindow }
   | { readonly kind: 'first-since'; readonly instant: string }
   | ({ readonly kind: 'state' } & StateQuestion)
+
+/** `folder`: of the archive, into which the answer goes on. */
+interface ArchiveQuestion {
+  readonly folder: string | null
+}
 
 /** Asks what `count` rows after a place leave of a state (docs/ledger.md#state); null: of nothing. */
 interface StateQuestion {
@@ -73,13 +78,13 @@ function textsOf(
   signal: AbortSignal,
   pages: ReadLedgerPages | undefined,
 ): AsyncIterable<string> | Iterable<Promise<string>> {
-  if (question.kind === 'list') return pageTexts(db, question.filter, signal)
+  if (question.kind === 'list') return pageTexts(db, question.filter, signal, question.folder)
   if (question.kind === 'portion')
     return [countPortion(db, SINGLE_STREAM_DIALECT, { ...question, until: LAST }).then(asText)]
   if (question.kind === 'first-since') return [firstSince(db, question.instant, signal).then(asText)]
   if (question.kind === 'counts')
     return [countWithin(db, SINGLE_STREAM_DIALECT, question.window).then(asText)]
-  return exportedLines(db, { signal, ...(pages && { pages }) })
+  return exportedLines(db, { signal, ...(pages && { pages }) }, question.folder)
 }
 
 async function* stateAfter(
@@ -173,11 +178,13 @@ const MAX_WHOLE_READS = 10
  */
 export class LedgerReader {
   readonly #answering: LedgerReaderBackend
+  readonly #archive: ArchiveFolder
   readonly #pages = new ReadSlots(MAX_PAGE_READS)
   readonly #whole = new ReadSlots(MAX_WHOLE_READS)
 
-  constructor(answering: LedgerReaderBackend) {
+  constructor(answering: LedgerReaderBackend, archive: ArchiveFolder = { path: null }) {
     this.#answering = answering
+    this.#archive = archive
   }
 
   /**
@@ -186,11 +193,11 @@ export class LedgerReader {
    */
   async list(filter: RowFilter, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
     if (filter.cursor !== undefined) parseLedgerCursor(filter.cursor)
-    return this.#begin(this.#pages, { kind: 'list', filter }, signal)
+    return this.#begin(this.#pages, { kind: 'list', filter, folder: this.#archive.path }, signal)
   }
 
   export(signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
-    return this.#begin(this.#whole, { kind: 'export' }, signal)
+    return this.#begin(this.#whole, { kind: 'export', folder: this.#archive.path }, signal)
   }
 
   async verify(signal: AbortSignal, onRows?: (rows: number) => void): Promise<LedgerVerdict> {

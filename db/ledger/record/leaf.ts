@@ -60,6 +60,13 @@ export function leafVersion(leaf: string): LeafVersion | null {
   return leaf.startsWith('1,', at + 5) ? 1 : null
 }
 
+/** The text of a member that stands once in a leaf, after `detail`; null if it is none. */
+export function leafMemberText(leaf: string, member: 'recorded_at' | 'request_id' | 'status'): string | null {
+  const name = `"${member}":"`
+  const at = leaf.lastIndexOf(name)
+  return at < 0 ? null : leaf.slice(at + name.length, leaf.indexOf('"', at + name.length))
+}
+
 /** `row_hash`: hex SHA-256 of the leaf. */
 export const hashOf = (leaf: string): string => hash('sha256', leaf)
 

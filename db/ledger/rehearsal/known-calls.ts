@@ -47,13 +47,6 @@ function endOfObject(text: string, from: number): number {
   return text.length
 }
 
-/** The text of a member that stands once in a leaf, after `detail`; null if it is none. */
-export function leafMemberText(leaf: string, member: 'recorded_at' | 'request_id'): string | null {
-  const name = `"${member}":"`
-  const at = leaf.lastIndexOf(name)
-  return at < 0 ? null : leaf.slice(at + name.length, leaf.indexOf('"', at + name.length))
-}
-
 /** The most kinds remembered, and the most of their leaves to compare new ones with. */
 const [MOST_KINDS, MOST_SAMPLES] = [10_000, 40_000]
 /** Samples that look alike at a glance: a caller who chooses models could make them many. */

@@ -9,10 +9,10 @@ import {
 import { recomputeDecision } from '../authority/judge.ts'
 import type { LedgerState } from '../authority/ledger-state.ts'
 import { LedgerReplay } from '../authority/replay.ts'
-import type { LeafVersion, StoredRow } from '../record/leaf.ts'
+import { type LeafVersion, leafMemberText, type StoredRow } from '../record/leaf.ts'
 import type { HypotheticalChanges } from './changes.ts'
 import { mayChangeAuthority } from './changing-rows.ts'
-import { type CallKind, CallKindCache, leafMemberText } from './known-calls.ts'
+import { type CallKind, CallKindCache } from './known-calls.ts'
 import { CallGrouping, type CallPile } from './piles.ts'
 import { type CallVerdict, recordedVerdict, verdictWith } from './verdict.ts'
 

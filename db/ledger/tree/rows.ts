@@ -37,3 +37,12 @@ export interface TreeRows {
 
 /** The rows of one request that are read. A call has two. */
 export const MAX_ROWS_PER_REQUEST = 16
+
+/** The error of a segment whose file is not there, or is another one than was archived. */
+export class UnreadableSegment extends Error {
+  readonly reason = 'unreadable_segment'
+}
+
+/** The same as a thread tells it; null if it tells another. */
+export const unreadableSegment = (reason: string, message: string): UnreadableSegment | null =>
+  reason === 'unreadable_segment' ? new UnreadableSegment(message) : null

@@ -1,5 +1,4 @@
 import { type Insertable, type Kysely, type RawBuilder, type Selectable, sql } from 'kysely'
-import type { Database } from '../../database.ts'
 import type { DatabaseSchema } from '../../schema.ts'
 import { type LedgerStatement, statementOf, timestamp } from '../../support/statement.ts'
 import { OUTCOME_STATUSES } from '../record/outcomes.ts'
@@ -7,7 +6,12 @@ import { TILE_WIDTH } from './tiles.ts'
 
 type SegmentDatabase = Kysely<DatabaseSchema>
 
-export type StoredSegment = Selectable<DatabaseSchema['audit_segments']>
+interface SegmentedDatabase {
+  readonly kysely: SegmentDatabase
+  readonly engine: 'sqlite' | 'postgres'
+}
+
+export type StoredSegment = Omit<Selectable<DatabaseSchema['audit_segments']>, 'principals' | 'actions'>
 
 /** The leaves that are archived, and the place of the last one: rows up to there may be gone. */
 export interface ArchiveBoundary {
@@ -17,12 +21,19 @@ export interface ArchiveBoundary {
 
 export const NOTHING_ARCHIVED: ArchiveBoundary = { size: 0, place: 0 }
 
+/** The segments without what their rows are found by, which is long. */
+export const segmentsIn = (db: SegmentDatabase) =>
+  db
+    .selectFrom('audit_segments')
+    .select(['first', 'last', 'last_place', 'sha256', 'state', 'file', 'bytes', 'since', 'until'])
+    .select(['stream', 'seq', 'confirmed_at', 'removed_at', 'forgotten_at'])
+
 /** The segments in the order of the tree. */
 export const listSegments = (db: SegmentDatabase): Promise<readonly StoredSegment[]> =>
-  db.selectFrom('audit_segments').selectAll().orderBy('first').execute()
+  segmentsIn(db).orderBy('first').execute()
 
 export const newestSegment = (db: SegmentDatabase): Promise<StoredSegment | undefined> =>
-  db.selectFrom('audit_segments').selectAll().orderBy('first', 'desc').limit(1).executeTakeFirst()
+  segmentsIn(db).orderBy('first', 'desc').limit(1).executeTakeFirst()
 
 export async function archiveBoundary(db: SegmentDatabase): Promise<ArchiveBoundary> {
   const newest = await newestSegment(db)
@@ -31,15 +42,10 @@ export async function archiveBoundary(db: SegmentDatabase): Promise<ArchiveBound
 
 /** The segment that a leaf is in, if its rows are no longer kept, or about to go. */
 export const segmentOfLeaf = (db: SegmentDatabase, leaf: number): Promise<StoredSegment | undefined> =>
-  db
-    .selectFrom('audit_segments')
-    .selectAll()
-    .where('first', '<=', leaf)
-    .where('last', '>=', leaf)
-    .executeTakeFirst()
+  segmentsIn(db).where('first', '<=', leaf).where('last', '>=', leaf).executeTakeFirst()
 
 export const segmentOfFile = (db: SegmentDatabase, file: string): Promise<StoredSegment | undefined> =>
-  db.selectFrom('audit_segments').selectAll().where('file', '=', file).executeTakeFirst()
+  segmentsIn(db).where('file', '=', file).executeTakeFirst()
 
 /** The segments before a leaf, the newest first. */
 export const segmentsBefore = (
@@ -47,13 +53,7 @@ export const segmentsBefore = (
   leaf: number,
   most: number,
 ): Promise<readonly StoredSegment[]> =>
-  db
-    .selectFrom('audit_segments')
-    .selectAll()
-    .where('first', '<', leaf)
-    .orderBy('first', 'desc')
-    .limit(most)
-    .execute()
+  segmentsIn(db).where('first', '<', leaf).orderBy('first', 'desc').limit(most).execute()
 
 /** Counts the segments, their rows and their bytes. */
 export async function countSegments(db: SegmentDatabase) {
@@ -71,16 +71,12 @@ export async function countSegments(db: SegmentDatabase) {
   return { segments: Number(segments), bytes: Number(bytes ?? 0), rows, since }
 }
 
-/** Says where rows are that are not here. */
-export const archivedSentence = ({
-  file,
-  first,
-  last,
-  since,
-  until,
-  removed_at: at,
-}: StoredSegment): string =>
-  `Rows ${first} to ${last} of the log, recorded from ${since} to ${until}, were archived${at === null ? '' : ` on ${at.slice(0, 10)}`}, in ${file}. Read them there.`
+/** Says where rows are that are not here. `why`: the reason why they are not read there. */
+export const archivedSentence = (
+  { file, first, last, since, until, removed_at: at }: StoredSegment,
+  why = '',
+): string =>
+  `Rows ${first} to ${last} of the log, recorded from ${since} to ${until}, were archived${at === null ? '' : ` on ${at.slice(0, 10)}`}, in ${file}${why === '' ? '. Read them there' : `: ${why}`}.`
 
 const upkeep = { beside: 'upkeep' } as const
 
@@ -111,11 +107,12 @@ export const markSegment = (
   ...upkeep,
 })
 
-const placeOf = ({ engine }: Pick<Database, 'engine'>) => sql.ref(engine === 'sqlite' ? 'seq' : 'place')
+const placeOf = ({ engine }: Pick<SegmentedDatabase, 'engine'>) =>
+  sql.ref(engine === 'sqlite' ? 'seq' : 'place')
 
 /** The place of the first row after a place, up to another; null if there is none. */
 export async function nextPlace(
-  database: Pick<Database, 'kysely' | 'engine'>,
+  database: SegmentedDatabase,
   after: number,
   until: number,
 ): Promise<number | null> {
@@ -129,7 +126,7 @@ export async function nextPlace(
 
 /** Counts the rows after a place, up to another. */
 export async function countPlaces(
-  database: Pick<Database, 'kysely' | 'engine'>,
+  database: SegmentedDatabase,
   after: number,
   until: number,
 ): Promise<number> {
@@ -146,7 +143,7 @@ export async function countPlaces(
  * are kept, and whoever ends it needs them.
  */
 export async function openPlaces(
-  database: Pick<Database, 'kysely' | 'engine'>,
+  database: SegmentedDatabase,
   from: number,
   until: number,
 ): Promise<readonly number[]> {
@@ -165,7 +162,7 @@ export async function openPlaces(
  * (db/postgres/ledger/segments.ts), here and below.
  */
 export const removeRows = (
-  { engine, kysely }: Pick<Database, 'kysely' | 'engine'>,
+  { engine, kysely }: SegmentedDatabase,
   from: number,
   until: number,
 ): LedgerStatement =>
@@ -186,7 +183,7 @@ const CHECKPOINTS_AT_ONCE = 256
  * the hashes of 256 leaves each, which every proof needs.
  */
 export async function removeBeside(
-  { engine, kysely }: Pick<Database, 'kysely' | 'engine'>,
+  { engine, kysely }: SegmentedDatabase,
   { size }: Pick<ArchiveBoundary, 'size'>,
 ): Promise<readonly LedgerStatement[] | null> {
   const tile = await kysely

@@ -1,8 +1,9 @@
 import { isUtf8 } from 'node:buffer'
 import canonicalize from 'canonicalize'
-import { type LeafPage, LeafRow } from '../canonical/leaf-row.ts'
+import { type LeafPage, LeafRow, readLeaves } from '../canonical/leaf-row.ts'
 import { leafDetailOf } from '../record/draft.ts'
 import { nameMember, type ReadableNames, SHOWN_COLUMNS, type StoredRow, sealOf } from '../record/leaf.ts'
+import { UnreadableSegment } from '../tree/rows.ts'
 import { lineReader, type PageReader, readPages } from './threads.ts'
 import type { DamagedRow } from './verify.ts'
 
@@ -50,6 +51,15 @@ export async function* exportedPages<Page extends LeafPage = LeafPage>(
     yield rows
   }
   if (count === 0) throw new NotAnExport('there is nothing in it')
+}
+
+/** The rows of a block of whole lines of a segment. */
+export function* intactRows(block: Buffer): Generator<StoredRow> {
+  for (const line of LeafRow.ofPage(readLeaves(block, false))) {
+    const row = line instanceof LeafRow ? line : rowOn(textOf(line), 2)
+    if ('damaged' in row) throw new UnreadableSegment('it has a line that is no row')
+    yield row
+  }
 }
 
 type LineReader<Page extends LeafPage> = PageReader<null, Uint8Array<ArrayBuffer>, Page>

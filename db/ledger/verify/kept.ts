@@ -1,19 +1,17 @@
 import { promisify } from 'node:util'
 import { inflate } from 'node:zlib'
-import type { Kysely, Selectable } from 'kysely'
+import type { Kysely } from 'kysely'
 import type { DatabaseSchema } from '../../schema.ts'
 import type { DigestedState } from '../authority/ledger-state.ts'
 import { MAIN_STREAM, type StoredRow } from '../record/leaf.ts'
+import { listSegments, type StoredSegment } from '../tree/segments.ts'
 import type { SignedCheckpoint } from '../tree/trusted.ts'
 import { unreadSegments } from './inspect.ts'
 import { readState } from './recompute.ts'
 
-/** A segment of the archive, as the table has it. */
-type KeptSegment = Selectable<DatabaseSchema['audit_segments']>
-
 /** The rows that are read of a ledger whose beginning is archived (docs/ledger.md#segments), or is under a checkpoint. */
 export interface KeptRows {
-  readonly segments: readonly KeptSegment[]
+  readonly segments: readonly StoredSegment[]
   /** The place after which they begin. */
   readonly after: number
   /** The leaves before them. */
@@ -26,7 +24,7 @@ export interface KeptRows {
 
 /** Finds which rows of a ledger are left; null if nothing is archived. */
 export async function keptRows(kysely: Kysely<DatabaseSchema>): Promise<KeptRows | null> {
-  const segments = await kysely.selectFrom('audit_segments').selectAll().orderBy('first').execute()
+  const segments = await listSegments(kysely)
   const last = segments.at(-1)
   if (!last) return null
   const stored = await statesOf(kysely, last.last + 1)

@@ -183,10 +183,10 @@ async function readAuthorityTables(db: StoredLogDatabase): Promise<AuthorityTabl
 }
 
 /** The ledger of a PostgreSQL database as the lines of an export, also while gateways write it. */
-export async function* exportPostgres(url: string): AsyncGenerator<string> {
+export async function* exportPostgres(url: string, folder: string | null = null): AsyncGenerator<string> {
   const { kysely } = openReadConnections(url)
   try {
-    yield* exportedLines(kysely, { pages: placedPages })
+    yield* exportedLines(kysely, { pages: placedPages }, folder)
   } finally {
     await kysely.destroy()
   }

@@ -43,7 +43,7 @@ export const listOpenRefusals = readOperation({
   takes: {},
   output: z.strictObject({ refusals: z.array(openRefusal), more: z.boolean() }),
   run: async (context, _input, caller) => {
-    const query = { status: 'denied', since: caller.at - DAY_MS, limit: MAX_REFUSALS }
+    const query = { status: 'denied', since: caller.at - DAY_MS, limit: MAX_REFUSALS, archive: 'no' as const }
     const pieces = await context.ledgerPlaces.stream('pages', caller, (signal) =>
       context.database.audit.list(query, signal).catch(throwLedgerRefusal),
     )

@@ -4,6 +4,7 @@ import { z } from 'zod'
 import { COUNT_LEVELS } from '../../../db/ledger/counts/row-counts.ts'
 import { type AuditRow, type LedgerPage, newestRow } from '../../../db/ledger/read/read.ts'
 import { LedgerError } from '../../../db/ledger/record/entry.ts'
+import { UnreadableSegment } from '../../../db/ledger/tree/rows.ts'
 import { archiveBoundary } from '../../../db/ledger/tree/segments.ts'
 import { ledgerNameOf } from '../../../db/principals/subject-keys.ts'
 import { printLedgerCursor } from '../../../db/support/cursor.ts'
@@ -82,6 +83,7 @@ const filter = z.strictObject({
   order: z.enum(['asc', 'desc']).exactOptional(),
   limit: z.coerce.number().int().min(1).max(1000).exactOptional(),
   cursor: text.exactOptional(),
+  archive: z.literal('no').exactOptional().meta({ description: 'no: the rows of the database alone.' }),
 })
 
 const row = z
@@ -128,6 +130,20 @@ const place = z.strictObject({
   row_hash: sha256,
 })
 
+const archivedPart = z
+  .strictObject({
+    read: z
+      .array(z.string())
+      .meta({ description: 'The files of the archive that this page has looked through.' }),
+    more: z.strictObject({ segments: z.int(), rows: z.int(), file: z.string() }).nullable().meta({
+      description: 'What next_cursor goes on into: files, their rows, and the one that comes next.',
+    }),
+    unreadable: z
+      .array(z.string())
+      .meta({ description: 'Where rows are that cannot be read here, each as a sentence.' }),
+  })
+  .meta({ description: 'Absent: the question needs no row that is archived, or not on this page.' })
+
 /** A text in pieces. `shape`: its form once it is whole. */
 const pieces = (shape: z.ZodType) => shape as unknown as z.ZodType<AsyncIterable<Uint8Array>>
 
@@ -140,7 +156,16 @@ export const listAudit = readOperation({
   demands: 'admin.audit',
   summary: 'Lists one page of the ledger, newest first unless order=asc.',
   takes: { query: filter },
-  output: pieces(z.strictObject({ rows: z.array(row), next_cursor: z.string().nullable() })),
+  output: pieces(
+    z.strictObject({
+      rows: z.array(row),
+      next_cursor: z
+        .string()
+        .nullable()
+        .meta({ description: 'Null: the last page. Others may have no row.' }),
+      archived: archivedPart.exactOptional(),
+    }),
+  ),
   media: 'application/json',
   run: async ({ database, subjectKeys, ledgerPlaces }, { query }, caller) => {
     const { principal, ...rest } = query
@@ -169,6 +194,7 @@ export const exportAudit = readOperation({
   demands: 'admin.audit',
   summary: 'Exports the whole ledger, one line for each row.',
   takes: {},
+  reasons: ['not_found'],
   output: pieces(z.custom().meta({ type: 'string' })),
   media: 'application/x-ndjson',
   run: async ({ database, ledgerPlaces }, _input, caller) => ({
@@ -251,6 +277,7 @@ export const cursorAfterRow = ({ recorded_at, stream, seq }: AuditRow): string =
 export function throwLedgerRefusal(error: unknown): never {
   if (error instanceof RangeError)
     throw unprocessableBody([{ field: 'cursor', message: 'is not a cursor of this service' }])
+  if (error instanceof UnreadableSegment) throw new Refusal('not_found', { message: error.message })
   if (error instanceof LedgerError && error.code === 'busy')
     throw new Refusal('overloaded', { cause: error, headers: { 'retry-after': '5' } })
   throw error

@@ -4,6 +4,7 @@ import { noteEntry } from '../../../plugins/audit/entries.ts'
 import { notFound, unprocessableBody } from '../../../plugins/refusal.ts'
 import { emptyOperation, readOperation } from '../operation/operation.ts'
 import { anchorStanding, instant } from '../operation/shapes.ts'
+import { throwLedgerRefusal } from './audit.ts'
 import { packOf } from './pack.ts'
 import { notSealed, scopeOf } from './scope.ts'
 
@@ -56,13 +57,14 @@ export const packEvidence = readOperation({
     'Packs the evidence of a period as a zip: rows, sets, grants, refusals, keys, checkpoints and verifiers.',
   takes: { query: z.strictObject({ since: periodEdge.exactOptional(), until: periodEdge.exactOptional() }) },
   output: z.custom<AsyncIterable<Uint8Array>>().meta({ type: 'string', format: 'binary' }),
-  reasons: ['not_sealed_yet', 'sealing_stopped', 'overloaded'],
+  reasons: ['not_found', 'not_sealed_yet', 'sealing_stopped', 'overloaded'],
   media: 'application/zip',
   run: async (context, { query: { since = null, until = null } }, caller) => {
     const { at } = caller
     if (since !== null && until !== null && until <= since)
       throw unprocessableBody([{ field: 'until', message: 'must be later than since' }])
-    const scope = await scopeOf(context.database, since, until)
+    const { signal } = caller.hangup
+    const scope = await scopeOf(context.database, since, until, signal).catch(throwLedgerRefusal)
     if (!scope) throw notSealed(context.sealing)
     const open = async (signal: AbortSignal) => packOf(context, scope, at, signal)
     return { value: await context.ledgerPlaces.stream('evidence', caller, open) }

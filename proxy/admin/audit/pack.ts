@@ -4,6 +4,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Database } from '../../../db/database.ts'
 import { stateText } from '../../../db/ledger/authority/ledger-state.ts'
 import { PrincipalSets } from '../../../db/ledger/authority/principal-sets.ts'
+import { archivedMember, archivedTiles } from '../../../db/ledger/read/archived.ts'
 import {
   CSV_HEAD,
   csvLine,
@@ -24,7 +25,7 @@ import { tilePath } from '../../../db/ledger/tree/tiles.ts'
 import { readState, recomputer } from '../../../db/ledger/verify/recompute.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { AdminContext } from '../operation/context.ts'
-import { checkpointsOf, type EvidenceScope, pagesIn, tilesOf } from './scope.ts'
+import { checkpointsOf, type EvidenceScope, packedPages, pagesIn, tilesOf } from './scope.ts'
 import { ZippedFile, ZipWriter } from './zip.ts'
 
 /** The page that tells an auditor what is in a pack, what it shows, and what it does not. */
@@ -34,6 +35,7 @@ const readmeOf = ({
   first,
   count,
   state,
+  segments,
   since,
   until,
 }: EvidenceScope): string => `# Evidence of ${tree.origin}
@@ -74,7 +76,7 @@ from the project's page on the ledger.
 - That no call went around the gateway. It shows only the calls that came through the gateway.
 - That the gateway's clock was right. A witness or a time stamp shows only that a checkpoint existed by a certain time.
 - Anything about rows that were not sealed when it was made, or that were recorded before the log began.${
-  first === 0 || state !== null
+  first === 0 || state !== null || segments.length > 0
     ? ''
     : `
 - That a decision followed from authority that was given before the first row of this pack: the rows of earlier changes
@@ -139,14 +141,14 @@ async function* pieces(
   room: number,
 ): AsyncGenerator<Uint8Array> {
   const { kysely } = database
-  const { tree, newest, state, archived, first, count } = scope
+  const { tree, newest, archived, first, count } = scope
   const zip = new ZipWriter(at)
   yield zip.file('README.md', readmeOf(scope))
-  const startText = state && (await textOfState(database, state))
+  const startText = await startOf(database, scope)
   const start = startText === null ? null : readState(startText)
   // Without the rows before it, what a pack is judged by is not known, but for the sets.
   const walk = first === 0 || start ? recomputer({ before: start ?? undefined, judges: false }) : null
-  const behind = start ?? (await archivedState(database, scope))
+  const behind = start ?? (walk ? null : await archivedState(database, scope))
   const sets = new PrincipalSets(behind?.state.principal_sets)
   if (!walk)
     for await (const page of pagesIn(
@@ -201,7 +203,7 @@ async function* pieces(
   yield zip.file('key.txt', keys.map(({ vkey }) => `${vkey}\n`).join(''))
   for (const checkpoint of checkpoints)
     yield zip.file(`checkpoints/${checkpoint.size}.txt`, await noteOfCheckpoint(kysely, tree, checkpoint))
-  const read = tileReader(kysely, tree.tree)
+  const read = archivedTiles(scope.segments, scope.folder, tileReader(kysely, tree.tree))
   for (const { level, n, width } of tilesOf(scope, checkpoints)) {
     yield zip.file(`tiles/${tilePath({ level, n }, width)}`, await read({ level, n }, width))
     await nextTurn(undefined, { signal })
@@ -243,7 +245,7 @@ async function* zippedRows(
     for (const name of left) if (name.endsWith('.csv')) into(name, CSV_HEAD)
     let tools = 0
     if (read) yield zip.begin(read)
-    for await (const page of pagesIn({ treeRows }, scope, signal)) {
+    for await (const page of packedPages({ treeRows }, scope, signal)) {
       dropLargest(files, room)
       for (const row of page) {
         onRow(row)
@@ -282,6 +284,16 @@ function dropLargest(files: Map<string, ZippedFile>, room: number): void {
     sum -= packed
     files.delete(name)
   }
+}
+
+/** Reads the state before the first row; null if the pack brings none. */
+async function startOf(
+  database: PackContext['database'],
+  { first, state, segments, folder }: EvidenceScope,
+): Promise<string | null> {
+  const [segment] = segments
+  if (segment && first > 0) return (await archivedMember(folder, segment, 'state-start.json')).toString()
+  return state && textOfState(database, state)
 }
 
 /** Reads what the rows have left that are archived; null if none is. */

@@ -1,5 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Database } from '../../../db/database.ts'
+import { archivedRows, archivedSince, readableSegments } from '../../../db/ledger/read/archived.ts'
+import type { StoredRow } from '../../../db/ledger/record/leaf.ts'
 import type { PlacedRow } from '../../../db/ledger/tree/rows.ts'
 import {
   type ArchiveBoundary,
@@ -98,7 +100,10 @@ export interface EvidenceScope {
   readonly after: number
   /** The state before the first row, if a row of the pack says it. */
   readonly state: StoredState | null
-  /** The rows that are in files. None of the pack is among them, unless the pack is that file. */
+  /** The segments from the one on that it begins with, and their folder. None: it begins in the database. */
+  readonly segments: readonly StoredSegment[]
+  readonly folder: string
+  /** The rows that are in files. None of the pack is among them, unless it begins there or is that file. */
   readonly archived: ArchiveBoundary
   /** True: users have their names beside their pseudonyms. A file that outlives their erasure has none. */
   readonly named: boolean
@@ -107,13 +112,14 @@ export interface EvidenceScope {
 }
 
 /**
- * Finds the sealed rows recorded since one instant and before another, but for those that are archived. Null:
- * nothing is sealed.
+ * Finds the sealed rows recorded since one instant and before another, from the beginning of a segment if they
+ * begin in one that can be read. Null: nothing is sealed.
  */
 export async function scopeOf(
   database: Database,
   since: string | null,
   until: string | null,
+  signal: AbortSignal,
 ): Promise<EvidenceScope | null> {
   const { kysely, treeRows } = database
   const tree = await currentTree(kysely)
@@ -124,14 +130,24 @@ export async function scopeOf(
     return (await indexOfPlace({ kysely, treeRows }, tree.tree, place)) ?? archived.size
   }
   const archived = await archiveBoundary(kysely)
+  const folder = database.archive.path ?? ''
+  const readable = await readableSegments(kysely, folder)
+  const begin = readable.findIndex(({ until: last }) => since === null || last >= since)
+  const segments = begin < 0 ? [] : readable.slice(begin)
+  const [segment] = segments
   const found = since === null ? 1 : await treeRows.firstSince(since)
   const firstPlace = found && Math.max(found, archived.place + 1)
-  const first = await indexOf(firstPlace)
-  const end = until === null ? newest.size : await indexOf(await treeRows.firstSince(until))
-  const after = firstPlace === null ? newest.place : firstPlace - 1
+  const first = segment ? segment.first : await indexOf(firstPlace)
+  const end =
+    until === null
+      ? newest.size
+      : ((await archivedSince(folder, readable, until, signal)) ??
+        (await indexOf(await treeRows.firstSince(until))))
+  const after = segment ? archived.place : firstPlace === null ? newest.place : firstPlace - 1
   const count = Math.max(end - first, 0)
-  const scope = { tree, newest, first, count, after, state: null, archived, named: true, since, until }
-  const state = first === 0 || scope.count === 0 ? null : await stateBefore(database, scope)
+  const bounds = { first, count, after, segments, folder, archived, named: true, since, until }
+  const scope = { tree, newest, state: null, ...bounds }
+  const state = first === 0 || segment || count === 0 ? null : await stateBefore(database, scope)
   return state ? { ...scope, first: state.leaf, count: end - state.leaf, after: state.place, state } : scope
 }
 
@@ -156,7 +172,25 @@ async function stateBefore(
 /** The rows that are read at once, and their characters, by those of the rows before them. */
 const [MIN_PAGE_ROWS, MAX_PAGE_ROWS, PAGE_CHARACTERS] = [64, 256, 262_144]
 
-/** The rows of a pack, in the order of the tree; each page is a short read of its own, done one ahead. */
+/** The rows of a pack, in the order of the tree, by pages. */
+export async function* packedPages(
+  database: Pick<Database, 'treeRows'>,
+  { first, after, count, segments, folder, archived }: EvidenceScope,
+  signal: AbortSignal,
+): AsyncGenerator<readonly StoredRow[]> {
+  const end = segments.length > 0 ? Math.min(first + count, archived.size) : first
+  let page: StoredRow[] = []
+  for await (const row of archivedRows(segments, folder, signal, end)) {
+    page.push(row)
+    if (page.length < MAX_PAGE_ROWS) continue
+    yield page
+    page = []
+  }
+  if (page.length > 0) yield page
+  yield* pagesIn(database, { after, count: first + count - end }, signal)
+}
+
+/** Rows of the database after a place; each page is a short read of its own, done one ahead. */
 export async function* pagesIn(
   { treeRows }: Pick<Database, 'treeRows'>,
   { after, count }: Pick<EvidenceScope, 'after' | 'count'>,

@@ -1,3 +1,4 @@
+import type { ArchivePart } from '../../../db/ledger/read/archived.ts'
 import { newestSegment } from '../../../db/ledger/tree/segments.ts'
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import type { Reply } from '../../http/reply.ts'
@@ -170,7 +171,12 @@ async function renderResults(
     ...(isVerdict && status !== undefined && { status }),
   }
   // One after the other: few may read the ledger at once.
-  const calls = await callsOf(dashboard, facts, { ...wanted, noise, most: LINES } satisfies ActivityQuery)
+  const calls = await callsOf(dashboard, facts, {
+    ...wanted,
+    noise,
+    most: LINES,
+    goesOn: true,
+  } satisfies ActivityQuery)
   const decided = await countDecisions(dashboard, facts, shown, which)
   const notNarrowed = [
     ...(['principal', 'tool', 'model', 'reason'] as const).filter((name) => chosen[name] !== undefined),
@@ -191,7 +197,17 @@ const renderFollowLink = ({ chosen, here }: ActivityParams): HtmlFragment =>
 const table = (found: CallPage, here: ActivityHref, at: number): HtmlFragment =>
   html`<section id="calls" tabindex="-1">${callLines(found.calls, at, html`<p>No calls match.</p><p>An agent's first call shows up here: <code class="copy" tabindex="0">make demo</code> makes some.</p>`)}
 <p class="faint">${countWithNoun(found.fitting, 'line matches', 'lines match')} among the ${countWithNoun(found.rows, 'row')} that were searched${found.oldest === null ? '' : `, back to ${found.oldest}`}.</p>
-${found.next !== null && html`<p><a rel="next" href="${here({ cursor: found.next })}">Older</a></p>`}</section>`
+${renderArchive(found.archived)}
+${found.next !== null && html`<p><a rel="next" href="${here({ cursor: found.next })}">${found.archived?.more ? `Older, in ${found.archived.more.file}` : 'Older'}</a></p>`}</section>`
+
+/** The archived rows that are looked through in a second, about. */
+const ROWS_PER_SECOND = 200_000
+
+function renderArchive(part: ArchivePart | undefined): HtmlFragment {
+  if (!part) return EMPTY_HTML
+  const { read, more, unreadable } = part
+  return html`${read.length > 0 && html`<p class="faint">Searched in the archive: ${read.join(', ')}.</p>`}${more !== null && html`<p class="faint">Also in ${countWithNoun(more.segments, 'segment', 'segments')} of the archive: ${countWithNoun(more.rows, 'row')}, ${String(Math.ceil(more.rows / ROWS_PER_SECOND))} s.</p>`}${unreadable.map((sentence) => html`<p class="needs">${sentence}</p>`)}`
+}
 
 const facetOf = (facet: CallFacet, { counts }: CallPage, here: ActivityHref): HtmlFragment => {
   const values = [...counts[facet]].toSorted(([, a], [, b]) => b - a).slice(0, 12)

@@ -1,4 +1,5 @@
 import { isCallAction } from '../../../db/ledger/authority/decision.ts'
+import type { ArchivePart } from '../../../db/ledger/read/archived.ts'
 import type { AuditRow } from '../../../db/ledger/read/read.ts'
 import { FREQUENT_ACTIONS } from '../../../db/ledger/record/frequent.ts'
 import { OUTCOME_STATUSES } from '../../../db/ledger/record/outcomes.ts'
@@ -41,6 +42,8 @@ export interface ActivityQuery {
   readonly most: number
   /** True: also show the lists of tools and models that clients ask for all the time. */
   readonly noise: boolean
+  /** True: go on into the archive, as far as one page of the ledger does. */
+  readonly goesOn?: boolean
   /** True: leave out what is no call of a model or tool, such as a renewal of its own certificate. */
   readonly callsAlone?: boolean
 }
@@ -54,6 +57,8 @@ export interface CallPage {
   readonly rows: number
   readonly oldest: string | null
   readonly next: string | null
+  /** The part that the archive has in it; undefined: none. */
+  readonly archived: ArchivePart | undefined
 }
 
 export const FACETS = ['status', 'principal', 'action', 'tool', 'model', 'reason'] as const
@@ -82,9 +87,11 @@ export async function callsOf(
   const outcomes = new Map<string, AuditRow>()
   const fitting: ActivityCall[] = []
   let [cursor, looked, oldest] = [wanted.cursor ?? null, 0, null as string | null]
+  let archived: ArchivePart | undefined
   for (let page = 0; page < MAX_LEDGER_PAGES && fitting.length < most; page += 1) {
     const query = { ...filter, limit: ROWS, ...(cursor !== null && { cursor }) }
-    const { rows, next_cursor: next } = await pageOf(dashboard, facts, query)
+    const { rows, next_cursor: next, archived: part } = await pageOf(dashboard, facts, query)
+    archived = part
     looked += rows.length
     oldest = rows.at(-1)?.recorded_at ?? oldest
     for (const row of rows) {
@@ -98,26 +105,30 @@ export async function callsOf(
       }
     }
     cursor = next
-    if (next === null) break
+    if (next === null || part) break
   }
   const shown = fitting.slice(0, most)
   const last = shown.at(-1)
   return {
-    calls: wanted.cursor === undefined ? shown : await withOutcomes(dashboard, facts, shown),
+    calls: wanted.cursor === undefined || archived ? shown : await withOutcomes(dashboard, facts, shown),
     counts: countsOf(fitting),
     fitting: fitting.length,
     rows: looked,
     oldest,
     next: last && shown.length < fitting.length ? cursorAfterRow(last.decision) : cursor,
+    archived,
   }
 }
 
 /** Splits a query into an index's part and the rows' part: looking for the latter ends after some pages. */
-function splitOf({ principal, action, since, until, status, reason, tool, model }: ActivityQuery) {
+function splitOf({ principal, action, since, until, status, reason, tool, model, goesOn }: ActivityQuery) {
   const isIndexed = principal === undefined && action !== undefined && !FREQUENT_ACTIONS.includes(action)
   const isDenied = status === 'denied' && principal === undefined && !isIndexed
   const given = { principal, since, until, ...(isIndexed && { action }), ...(isDenied && { status }) }
-  const filter = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
+  const archive = goesOn ? undefined : 'no'
+  const filter = Object.fromEntries(
+    Object.entries({ ...given, archive }).filter(([, value]) => value !== undefined),
+  )
   return [filter, { status, reason, tool, model, action: isIndexed ? undefined : action }] as const
 }
 

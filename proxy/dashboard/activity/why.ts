@@ -2,10 +2,10 @@ import type { AuditRow } from '../../../db/ledger/read/read.ts'
 import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { notFound } from '../../../plugins/refusal.ts'
-import { parseLedgerPage } from '../../admin/audit/audit.ts'
+import { parseLedgerPage, throwLedgerRefusal } from '../../admin/audit/audit.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { perform } from '../../admin/operation/operation.ts'
-import { type ProvenRow, proveRows } from '../../proofs/request-proof.ts'
+import { type ProvenRow, proveRows, rowsOfRequest } from '../../proofs/request-proof.ts'
 import { escapeHiddenJson } from '../../visible.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import type { DashboardPage } from '../frame/frame.ts'
@@ -85,11 +85,14 @@ const valueText = (value: unknown): string =>
 /** Each row of a request with its exact leaf, its hash, and its proof once it is sealed. */
 async function ledgerCard(
   { context: { database, sealing } }: DashboardContext,
+  { hangup: { signal } }: AdministrationFacts,
   id: string,
   rows: readonly AuditRow[],
 ): Promise<HtmlFragment> {
-  const placed = await database.treeRows.ofRequest(id)
-  const proven = await proveRows(database, placed)
+  const { rows: placed } = await rowsOfRequest(database, { id, principal: null, signal }).catch(
+    throwLedgerRefusal,
+  )
+  const proven = await proveRows(database, placed).catch(throwLedgerRefusal)
   const leaves = new Map(placed.map(({ stream, seq, leaf }) => [`${stream}:${seq}`, leaf]))
   const proofs = new Map((proven ?? []).map((row) => [`${row.stream}:${row.seq}`, row]))
   const shown = rows.map((row) => {
@@ -135,13 +138,15 @@ async function findGrantingRow(
   { context }: DashboardContext,
   facts: AdministrationFacts,
   decision: AuditRow,
+  isArchived: boolean,
 ): Promise<AuditRow | null> {
   const { principal_id: subject, principal_type: type, recorded_at: at } = decision
   const { revision } = rowAuthority(decision)
   if (subject === null || type === null || typeof revision !== 'number') return null
   const until = new Date(Date.parse(at) + APART_MS).toISOString()
   for (const change of CHANGES) {
-    const query = { action: `${type}.${change}`, until, limit: ROWS }
+    const here = isArchived ? {} : ({ archive: 'no' } as const)
+    const query = { action: `${type}.${change}`, until, limit: ROWS, ...here }
     const { value } = await perform(OPERATIONS.audit.list, context, { query }, facts)
     const { rows } = await parseLedgerPage(value)
     const found = rows.find(({ detail }) => detail.subject === subject && detail.revision === revision)
@@ -154,20 +159,21 @@ async function findGrantingRow(
 export const whyPage: DashboardPage = async (dashboard, facts) => {
   const { request_id: id = '' } = facts.params
   const query = { request_id: id, order: 'asc' as const }
-  const { rows } = await parseLedgerPage(
+  const { rows, archived } = await parseLedgerPage(
     (await perform(OPERATIONS.audit.list, dashboard.context, { query }, facts)).value,
   )
   const [decision, ...later] = rows
-  if (!decision) throw notFound('The ledger has no row for this request.')
+  if (!decision)
+    throw notFound(['The ledger has no row for this request.', ...(archived?.unreadable ?? [])].join(' '))
   const outcome = later.at(-1) ?? null
   const who = decision.principal_name ?? decision.principal_id ?? 'nobody'
   return {
     title: `Why: ${actionText(decision.action)}`,
     section: '/proxy/activity',
     body: html`<p class="lead">${renderVerdict(decision, outcome)} <b>${who}</b> ${actionText(decision.action)} ${decision.tool ?? decision.model ?? ''} ${ledgerWord(decision.action)} ${relativeTime(decision.recorded_at, facts.at)}${rowReason(decision) === null ? '' : html`: ${whyOf(decision)}`}</p>
-${isJudged(decision) ? renderDecision(decision, await findGrantingRow(dashboard, facts, decision)) : html`<section class="card"><h2>A change, not a call</h2>${renderOutcome(decision)}</section>`}
+${isJudged(decision) ? renderDecision(decision, await findGrantingRow(dashboard, facts, decision, archived !== undefined)) : html`<section class="card"><h2>A change, not a call</h2>${renderOutcome(decision)}</section>`}
 ${outcome !== null && html`<section class="card"><h2>What happened next</h2>${renderOutcome(outcome)}</section>`}
-${await ledgerCard(dashboard, id, rows)}`,
+${await ledgerCard(dashboard, facts, id, rows)}`,
   }
 }
 

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { sql } from 'kysely'
 import { pino } from 'pino'
@@ -18,7 +18,9 @@ import { certifiedUser } from '../../support/certs/certified.ts'
 import { started } from '../../support/db/history.ts'
 import { CHAT, type Identity, type TestGateway, testGateway } from '../../support/gateway.ts'
 import { mcpStage, tool, toolServer } from '../../support/mcp/stage.ts'
+import { signedInBySecret } from '../../support/oidc/jar.ts'
 import { eventually } from '../../support/settled.ts'
+import { allVerifiers } from '../../support/verifiers.ts'
 
 const CALLS = 140
 
@@ -115,7 +117,9 @@ t.test('a gateway lives on what is left, and what is left verifies', { timeout: 
   await gateway.call(who, 'POST', '/v1/chat/completions', { body: CHAT })
   t.match((await gateway.admin('GET', '/v1/admin/audit/export')).text, person, 'whoever reads it is told')
   await gateway.bind(bot, await gateway.register('files', await toolServer(t, [tool('read')])))
+  const other = await gateway.enroll('other', ['llm.chat'])
   const old = await calls(gateway, bot)
+  const before = await answersOf(gateway, bot, old)
   await gateway.close(0)
   await archive(t, settings)
   for (const [file, text] of await textsInSegments(settings)) {
@@ -162,14 +166,214 @@ t.test('a gateway lives on what is left, and what is left verifies', { timeout: 
   await archive(t, settings)
   t.equal(exitCodeOf(await verified(settings)), 0)
 
-  const before = await tableSizes(settings)
+  const sizes = await tableSizes(settings)
   const third = await testGateway(t, { verify: false, settings: { MCP_PROXY_DATA_DIR: settings.dataDir } })
   await calls(third, bot)
   await third.close(0)
   await archive(t, settings)
   for (const [table, rows] of Object.entries(await tableSizes(settings))) {
-    const growth = (rows - (before[table] ?? 0)) / CALLS
+    const growth = (rows - (sizes[table] ?? 0)) / CALLS
     t.comment(`${table}: ${growth.toFixed(3)} rows a call`)
     if (GROWS_BY_OTHERS[table] === undefined) t.ok(growth < 0.1, table)
   }
+  await readsOn(t, settings, { bot, other, old, before })
 })
+
+const WINDOW = { changes: [], since: '2020-01-01T00:00:00Z' }
+
+/** What a gateway answers about its calls up to now. */
+async function answersOf(gateway: TestGateway, bot: Identity, old: string, until = new Date().toISOString()) {
+  const rehearsed = (await gateway.admin('POST', '/v1/admin/rehearsals', { ...WINDOW, until })).json
+  const { unchanged, undecidable, disagreements, totals } = rehearsed
+  return {
+    until,
+    rehearsed: { unchanged, undecidable, disagreements, totals },
+    exported: (await gateway.admin('GET', '/v1/admin/audit/export')).text,
+    receipt: (await gateway.call(bot, 'GET', `/v1/audit/proofs/${old}`)).json,
+    rows: (await gateway.admin('GET', `/v1/admin/audit?request_id=${old}`)).json.rows,
+  }
+}
+
+interface ReadingOn {
+  readonly bot: Identity
+  readonly other: Identity
+  /** The first call. */
+  readonly old: string
+  readonly before: Awaited<ReturnType<typeof answersOf>>
+}
+
+/** Reads all pages of a list. */
+async function pagesOf(gateway: TestGateway, query: string) {
+  const rows: Record<string, unknown>[] = []
+  const [read, unreadable] = [new Set<string>(), new Set<string>()]
+  for (let cursor = '', pages = 0; pages < 100; pages += 1) {
+    const { json } = await gateway.admin('GET', `/v1/admin/audit?${query}${cursor}`)
+    rows.push(...json.rows)
+    for (const file of json.archived?.read ?? []) read.add(file)
+    for (const sentence of json.archived?.unreadable ?? []) unreadable.add(sentence)
+    if (json.next_cursor === null) return { rows, read: [...read], unreadable: [...unreadable] }
+    cursor = `&cursor=${json.next_cursor}`
+  }
+  throw new Error('the pages come to no end')
+}
+
+const keyOf = ({ recorded_at, stream, seq }: Record<string, unknown>) =>
+  [recorded_at, stream, String(seq).padStart(9, '0')].join(' ')
+
+async function readsOn(
+  t: Test,
+  { dataDir }: TestGateway['settings'],
+  { bot, other, old, before }: ReadingOn,
+): Promise<void> {
+  const folder = join(dataDir, 'archive')
+  const files = readdirSync(folder).filter((name) => name.endsWith('.zip'))
+  const [first = '', ...others] = files.toSorted(
+    (one, two) => Number.parseInt(one, 10) - Number.parseInt(two, 10),
+  )
+  t.equal(others.length, 2)
+  const gateway = await testGateway(t, {
+    verify: false,
+    settings: { MCP_PROXY_DATA_DIR: dataDir },
+    files: { '90-archive.yaml': `plugin: archive\nkeep: 90d\nto: ${folder}\n` },
+  })
+  const verify = allVerifiers(t)
+  const jar = await signedInBySecret(gateway)
+  const key = (await gateway.call(bot, 'GET', '/v1/audit/key')).text.trim()
+
+  await t.test('all surfaces find a call of the first day', async (t) => {
+    const now = await answersOf(gateway, bot, old, before.until)
+    t.same(now.rehearsed, before.rehearsed, 'a rehearsal counts the same')
+    t.ok(now.exported.startsWith(before.exported), 'an export is the same bytes')
+    t.same(now.rows, before.rows)
+    const leavesOf = ({ rows }: { rows: { leaf: string }[] }) => rows.map(({ leaf }) => leaf)
+    t.same(leavesOf(now.receipt), leavesOf(before.receipt))
+    t.same(now.receipt.salts, before.receipt.salts)
+    const receipt = join(dataDir, 'receipt.json')
+    writeFileSync(receipt, JSON.stringify(now.receipt))
+    writeFileSync(join(dataDir, 'body.json'), JSON.stringify(CHAT))
+    const said = await verify(receipt, '--body', join(dataDir, 'body.json'), '--key', key)
+    t.equal(said.code, 0, said.out + said.err)
+    const lines = now.exported
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+    const keys = new Set(lines.map(keyOf))
+    for (const query of [
+      'limit=1000',
+      'limit=150&order=asc',
+      'limit=170&principal=acme::bot',
+      'status=denied',
+    ]) {
+      const { rows, read, unreadable } = await pagesOf(gateway, query)
+      const shown = rows.map(keyOf).filter((row) => keys.has(row))
+      t.equal(new Set(shown).size, shown.length, `${query}: no row twice`)
+      const fits = ({ principal_id: who, status }: Record<string, unknown>): boolean =>
+        (!query.includes('bot') || who === 'acme::bot') && (!query.includes('denied') || status === 'denied')
+      t.equal(shown.length, lines.filter(fits).length, query)
+      t.same(shown, query.includes('asc') ? shown.toSorted() : shown.toSorted().toReversed(), query)
+      t.same(unreadable, [])
+      if (query.includes('limit')) t.same(read.toSorted(), files.toSorted(), query)
+    }
+    t.match(await pagesOf(gateway, 'principal=acme::nobody'), { rows: [], read: [] }, 'its index is enough')
+    t.match(await pagesOf(gateway, 'action=config.loaded&archive=no'), { read: [] })
+  })
+
+  await t.test('Activity goes on from the database into the archive, a page at a time', async (t) => {
+    let path = '/proxy/activity?principal=acme::bot'
+    let text = (await jar.ask('GET', path)).text
+    t.match(text, /Also in 3 segments of the archive: [\d,]+ rows, 1 s\./)
+    t.notMatch(text, 'Searched in the archive')
+    const said: string[] = []
+    for (let page = 0; page < 20 && !text.includes(`/proxy/activity/${old}`); page += 1) {
+      const [, next = ''] = /rel="next" href="([^"]+)"/.exec(text) ?? []
+      path = next.replaceAll('&amp;', '&')
+      text = (await jar.ask('GET', path)).text
+      said.push(...(/Searched in the archive: [^<]*/.exec(text) ?? []))
+    }
+    t.ok(text.includes(`/proxy/activity/${old}`), 'it comes to the first call')
+    t.match(said.join(), first)
+    const why = (await jar.ask('GET', `/proxy/activity/${old}`)).text
+    t.match(why, 'What happened next')
+    t.match(why, 'Inclusion proof, under a signed checkpoint')
+    t.match(why, 'Save as receipt')
+  })
+
+  await t.test('packs are made of archived rows, and of those and others', async (t) => {
+    const times = before.rows.map(({ recorded_at: at }: { recorded_at: string }) => at)
+    for (const query of ['', `?since=${times[0]}&until=${before.until}`, `?since=${before.until}`]) {
+      const pack = join(dataDir, `pack-${query.length}.zip`)
+      const { bytes, status } = await gateway.admin('GET', `/v1/admin/audit/evidence${query}`)
+      t.equal(status, 200)
+      writeFileSync(pack, bytes)
+      const { code, out, err } = await verify(pack, '--key', key)
+      t.equal(code, 0, `${query}: ${out}${err}`)
+      t.match(
+        out,
+        query.startsWith('?since=20') && !query.includes('until=') ? /leaves [1-9]/ : /leaves 0 to/,
+      )
+    }
+  })
+
+  await t.test('nobody sees more of the archive than of the database', async (t) => {
+    const refused = await gateway.call(other, 'GET', `/v1/audit/proofs/${old}`)
+    t.match(refused, { status: 404, json: { error: { message: /^(?!.*archived)/ } } })
+    t.equal((await gateway.call(other, 'GET', '/v1/admin/audit')).status, 403)
+    const many = await Promise.all(
+      Array.from({ length: 50 }, () => gateway.admin('GET', '/v1/admin/audit?order=asc')),
+    )
+    const answers = many.map(({ status }) => status)
+    t.ok(answers.includes(200) && answers.includes(503), 'and of many searches at once some are refused')
+  })
+
+  await t.test('a file that is not what was archived is named, and is not shown', async (t) => {
+    const path = join(folder, first)
+    const honest = readFileSync(path)
+    const edited = Buffer.from(honest)
+    edited.writeUInt8(edited.readUInt8(edited.length >> 1) ^ 1, edited.length >> 1)
+    const faults: readonly (readonly [string, () => void, RegExp])[] = [
+      ['edited', () => writeFileSync(path, edited), /: it is another file than was archived\.$/],
+      [
+        'cut',
+        () => writeFileSync(path, honest.subarray(0, -100)),
+        /: it is another file than was archived\.$/,
+      ],
+      [
+        'another',
+        () => writeFileSync(path, readFileSync(join(folder, others[0] ?? ''))),
+        /: it is another file/,
+      ],
+      ['missing', () => {}, /: it cannot be read here \(ENOENT\)\.$/],
+      [
+        'a link',
+        () => symlinkSync(join(folder, others[0] ?? ''), path),
+        /: it cannot be read here \(ELOOP\)\.$/,
+      ],
+    ]
+    for (const [what, change, why] of faults) {
+      change()
+      const { rows, read, unreadable } = await pagesOf(gateway, 'limit=1000')
+      t.ok(rows.length > CALLS, `${what}: hot rows, and those of other segments, are shown`)
+      t.notOk(
+        rows.some(({ request_id: id }) => id === old),
+        what,
+      )
+      t.same(read.toSorted(), others.toSorted(), what)
+      t.equal(unreadable.length, 1, what)
+      t.match(unreadable[0], new RegExp(`^Rows 0 to .* archived on .* in ${first}`), what)
+      t.match(unreadable[0], why, what)
+      const receipt = await gateway.call(bot, 'GET', `/v1/audit/proofs/${old}`)
+      t.match(receipt, { status: 404, json: { error: { message: why } } }, what)
+      t.notMatch(receipt.text, folder, 'where the folder is is nobody’s business')
+      const now = (await gateway.admin('POST', '/v1/admin/rehearsals', { ...WINDOW, until: before.until }))
+        .json
+      t.match(JSON.stringify(now), /calls up to \S+, which are archived and not counted here/, what)
+      rmSync(path, { force: true })
+    }
+    writeFileSync(path, honest)
+    t.equal((await gateway.call(bot, 'GET', `/v1/audit/proofs/${old}`)).status, 200, 'it is read again')
+    renameSync(folder, `${folder}-away`)
+    t.equal((await pagesOf(gateway, 'limit=1000')).unreadable.length, 3)
+    t.match((await jar.ask('GET', `/proxy/activity/${old}`)).text, `in ${first}`)
+    renameSync(`${folder}-away`, folder)
+  })
+}

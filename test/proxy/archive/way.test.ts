@@ -66,7 +66,7 @@ async function way(t: Test): Promise<Way> {
 
 /** The digests of the files of a pack of all rows, which is made with room for so many bytes of tables. */
 async function packedWith({ log, given, folder }: Way, room: number): Promise<readonly string[]> {
-  const scope = await scopeOf(log.database, null, null)
+  const scope = await scopeOf(log.database, null, null, NEVER)
   if (!scope) throw new Error('nothing is sealed')
   const path = join(folder, `${room}.zip`)
   writeFileSync(path, await buffer(packOf(given, scope, AT, NEVER, room)))

@@ -5,6 +5,7 @@ import * as auditLog from '../../../migrations/0004_audit_log.ts'
 import { auditTree } from '../../../migrations/0070_audit_tree.ts'
 import * as attention from '../../../migrations/0090_attention.ts'
 import { auditStates } from '../../../migrations/0099_audit_states.ts'
+import { auditSegmentIndex } from '../../../migrations/0102_audit_segment_index.ts'
 import { sqliteAuditGuards } from '../guards.ts'
 import { sqliteSegments } from '../segments.ts'
 import { type AuditSchema, auditSchema } from './schema.ts'
@@ -13,7 +14,7 @@ import { auditColumns, auditRows } from './table.ts'
 /** Every migration of an audit table or its guards, in order. One that is missing stops the boot. */
 const AUDIT_MIGRATIONS: readonly Migration[] = [
   ...[auditLog, sqliteAuditGuards, auditRows, auditTree('blob')],
-  ...[attention, auditColumns, sqliteSegments, auditStates('blob')],
+  ...[attention, auditColumns, sqliteSegments, auditStates('blob'), auditSegmentIndex],
 ]
 
 /** The audit schema as our migrations make it. Not for the writer's thread, which would load Kysely. */
