@@ -1,5 +1,4 @@
-import type { SenderCost } from './inbound.ts'
-import { LightFirstQueue } from './light-first.ts'
+import { LightFirstQueue, type SenderCost } from './inbound.ts'
 
 /** Connections that may be between TCP and TLS, and no more than half of those that may be open. */
 export const MAX_WAITING = 20_000
