@@ -321,8 +321,8 @@ function countRequest(
   if (surface !== 'llm') return
   metrics.llmCalls.inc({ provider, result })
   const { tokens, tokens_unknown: unknown, searches, server_tools: tools, attempts, translated } = detail
-  if (isObject(translated))
-    metrics.translated.inc({ from: String(translated.from), to: String(translated.to) })
+  const { from, to } = isObject(translated) ? translated : {}
+  if (typeof from === 'string' && typeof to === 'string') metrics.translated.inc({ from, to })
   if (typeof unknown === 'string') metrics.tokensUnknown.inc({ provider, reason: unknown })
   const { input: read, output: written, ...parts } = isObject(tokens) ? tokens : {}
   const [input, output] = [Number(read ?? 0), Number(written ?? 0)]
