@@ -1,15 +1,13 @@
 import { hash } from 'node:crypto'
-import { createWriteStream, readFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { Readable } from 'node:stream'
-import { pipeline } from 'node:stream/promises'
 import t, { type Test } from 'tap'
-import { ZipFile } from 'yazl'
 import { ArchivedPage } from '../../../../db/ledger/read/archived.ts'
 import { compareRows, type MatchingRow, type RowFilter } from '../../../../db/ledger/read/find.ts'
 import { exportLine, hashOf, leafOf, type StoredRow } from '../../../../db/ledger/record/leaf.ts'
 import type { StoredSegment } from '../../../../db/ledger/tree/segments.ts'
 import { parseLedgerCursor, printLedgerCursor } from '../../../../db/support/cursor.ts'
+import { ZipWriter } from '../../../../proxy/admin/audit/zip.ts'
 
 const AT = Date.parse('2026-01-01T00:00:00.000Z')
 const NEVER = new AbortController().signal
@@ -31,13 +29,12 @@ function rowOf(seq: number, minute: number, padding = 0): StoredRow {
   return { ...fields, leaf, row_hash: hashOf(leaf) }
 }
 
-async function segmentOf(folder: string, first: number, rows: readonly StoredRow[]): Promise<StoredSegment> {
+function segmentOf(folder: string, first: number, rows: readonly StoredRow[]): StoredSegment {
   const file = `${first}-${first + rows.length - 1}.zip`
-  const zip = new ZipFile()
-  zip.addReadStream(Readable.from(rows.map((row) => Buffer.from(`${exportLine(row)}\n`))), 'rows.ndjson')
-  zip.end()
-  await pipeline(zip.outputStream, createWriteStream(join(folder, file)))
-  const bytes = readFileSync(join(folder, file))
+  const zip = new ZipWriter(AT)
+  const packed = zip.file('rows.ndjson', rows.map((row) => `${exportLine(row)}\n`).join(''))
+  const bytes = Buffer.concat([packed, zip.close()])
+  writeFileSync(join(folder, file), bytes)
   const times = rows.map(({ recorded_at: at }) => at).toSorted()
   return {
     ...{
@@ -94,9 +91,9 @@ async function archivedIn(t: Test): Promise<Archived & { readonly all: readonly 
   // Clocks are set back, replicas differ, and one segment lies within the time of another.
   const all = Array.from({ length: 160 }, (_, n) => rowOf(n + 1, n < 80 ? (n * 37) % 50 : n - ((n * 7) % 13)))
   const segments = [
-    await segmentOf(folder, 0, all.slice(0, 50)),
-    await segmentOf(folder, 50, all.slice(50, 80)),
-    await segmentOf(folder, 80, all.slice(80, 120)),
+    segmentOf(folder, 0, all.slice(0, 50)),
+    segmentOf(folder, 50, all.slice(50, 80)),
+    segmentOf(folder, 80, all.slice(80, 120)),
   ]
   // The newest row of a stream stays in the database.
   return { folder, segments, all, hot: [...all.slice(40, 42), ...all.slice(120)] }
@@ -115,7 +112,7 @@ t.test('pages have each row once, in order, wherever it is', async (t) => {
 t.test('a page holds no more than fits in memory, and leaves nothing out', async (t) => {
   const folder = t.testdir({})
   const all = Array.from({ length: 12 }, (_, n) => rowOf(n + 1, (n * 5) % 12, 1_000_000))
-  const segments = [await segmentOf(folder, 0, all)]
+  const segments = [segmentOf(folder, 0, all)]
   for (const order of ['asc', 'desc'] as const) {
     const { found, pages } = await allPages({ folder, segments, hot: [] }, { order, limit: 100 })
     t.same(

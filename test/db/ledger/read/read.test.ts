@@ -110,8 +110,8 @@ t.test(
     const rows = []
     for await (const row of exportedRows(withoutLf(exportedLines(kysely)))) rows.push(row)
     t.same(
-      rows.map((row) => ({ ...row, v: undefined, result: undefined })),
-      rowsOf(file).map((row) => ({ ...row, v: undefined, result: undefined })),
+      rows.map((row) => ({ ...row, line: undefined, v: undefined, result: undefined })),
+      rowsOf(file).map((row) => ({ ...row, line: undefined, v: undefined, result: undefined })),
     )
     t.match(await verifyRows(exportedRows(withoutLf(exportedLines(kysely)))), { ok: true, rows: 800 })
     t.match(await verifyDatabase(kysely), { ok: true, rows: 800 })
