@@ -7,6 +7,11 @@ import type { ListedModel, ModelListFormat, OfferedModel } from './dialects/dial
 import { type ApiWire, DIALECTS } from './dialects/registry.ts'
 import type { LlmOptions, LlmProvider } from './options.ts'
 import { compileGlob, modelNameFault, providersOf } from './routing.ts'
+import { TOLD_IN } from './translate/wires.ts'
+
+/** The way in which calls of an API reach a model. */
+type WireReach = 'direct' | 'translated' | 'none'
+
 import { hasCredentials } from './upstream/headers.ts'
 
 /** A list is an aid: nobody waits longer for the first one of a provider. ms. */
@@ -41,9 +46,12 @@ export function modelHandlers(options: LlmOptions, catalogue: ModelCatalogue): M
   const offer = modelOffer(options, listed)
   const route = providersOf(options)
   const able = new Set(listed.map(({ provider }) => provider))
-  const wiresOf = (id: string): Readonly<Record<ApiWire, 'direct' | 'none'>> => {
+  const wiresOf = (id: string): Readonly<Record<ApiWire, WireReach>> => {
     const spoken = new Set(route(id).flatMap((one) => (able.has(one) ? one.speaks : [])))
-    const reached = (wire: ApiWire) => (spoken.has(wire) ? 'direct' : 'none')
+    const isTold = (wire: ApiWire) =>
+      options.translate === 'on' && TOLD_IN[wire].some((one) => spoken.has(one))
+    const reached = (wire: ApiWire): WireReach =>
+      spoken.has(wire) ? 'direct' : isTold(wire) ? 'translated' : 'none'
     return { chat: reached('chat'), responses: reached('responses'), messages: reached('messages') }
   }
   const present = async (): Promise<ModelOffer> => {

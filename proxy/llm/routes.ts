@@ -168,7 +168,7 @@ const MODELS: RouteDoc = {
   reasons: KNOWN_CALLER_REASONS,
 }
 
-const reach = z.enum(['direct', 'none'])
+const reach = z.enum(['direct', 'translated', 'none'])
 const wires = z
   .strictObject({ chat: reach, responses: reach, messages: reach })
   .meta({ id: 'ModelWires', description: 'The APIs by which a call reaches the model.' })

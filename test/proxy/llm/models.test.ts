@@ -76,7 +76,7 @@ await t.test('GET /v1/models/{id} shows one model of the list, in either shape',
     openai(one.url, { name: 'keyless', api_key: '', models: ['literal'] }),
   ])
   await round()
-  const wires = { chat: 'direct', responses: 'direct', messages: 'none' }
+  const wires = { chat: 'direct', responses: 'direct', messages: 'translated' }
   const gpt = { id: 'gpt-4o', object: 'model', created: 1_715_367_049, owned_by: 'openai', wires }
   t.strictSame(await get({ id: 'gpt-4o' }), gpt)
   t.strictSame(await get({ id: 'fast' }), { ...gpt, id: 'fast', created: 0 })
@@ -85,7 +85,7 @@ await t.test('GET /v1/models/{id} shows one model of the list, in either shape',
     id: 'claude-x',
     display_name: 'Claude X',
     created_at: '2025-10-01T00:00:00Z',
-    wires: { chat: 'none', responses: 'none', messages: 'direct' },
+    wires: { chat: 'translated', responses: 'translated', messages: 'direct' },
   }
   t.strictSame(await get({ id: 'claude-x' }, { 'anthropic-version': '2023-06-01' }), claude)
   // By the prefix of a provider, as calls name it: percent-encoded or not, and also what no pattern has.
