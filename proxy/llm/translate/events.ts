@@ -12,39 +12,50 @@ const MAX_EVENT = 1024 * 1024
 /** Reads server-sent events in chunks cut anywhere. Throws RangeError for an event of more than 1 MiB. */
 export class ServerEventReader {
   readonly #decoder = new StringDecoder('utf8')
-  #rest = ''
-  #begun = false
+  /** The pieces of the line that has begun: they are joined once, however small they are. */
+  #pieces: string[] = []
+  /** Characters of these, and of the lines of the event that has begun. */
+  #lineLength = 0
+  #eventLength = 0
+  #hasBegun = false
   #name = ''
   #data: string[] = []
-  #length = 0
 
   add(chunk: Buffer): ServerEvent[] {
-    let text = this.#rest + this.#decoder.write(chunk)
-    if (!this.#begun && text !== '') {
-      this.#begun = true
+    let text = this.#decoder.write(chunk)
+    if (!this.#hasBegun && text !== '') {
+      this.#hasBegun = true
       if (text.startsWith('\uFEFF')) text = text.slice(1)
     }
     const events: ServerEvent[] = []
-    // A carriage return at the end may be half of a line's end.
-    const lines = text.split(/\r\n|\n|\r(?!$)/)
-    this.#rest = lines.pop() ?? ''
-    for (const line of lines) this.#addLine(line, events)
-    if (this.#length + this.#rest.length > MAX_EVENT) throw new RangeError('an event is longer than 1 MiB')
+    const wasReturned = this.#pieces.at(-1)?.endsWith('\r') === true
+    this.#pieces.push(text)
+    this.#lineLength += text.length
+    if (wasReturned || /[\r\n]/.test(text)) this.#addLines(events)
+    if (this.#eventLength + this.#lineLength > MAX_EVENT)
+      throw new RangeError('an event is longer than 1 MiB')
     return events
   }
 
+  #addLines(events: ServerEvent[]): void {
+    // A carriage return at the end may be half of a line's end.
+    const lines = this.#pieces.join('').split(/\r\n|\n|\r(?!$)/)
+    const rest = lines.pop() ?? ''
+    for (const line of lines) this.#addLine(line, events)
+    this.#pieces = [rest]
+    this.#lineLength = rest.length
+  }
+
   #addLine(line: string, events: ServerEvent[]): void {
-    if (line === '') {
-      if (this.#data.length > 0) events.push({ name: this.#name, data: this.#data.join('\n') })
-      this.#name = ''
-      this.#data = []
-      this.#length = 0
-      return
-    }
+    this.#eventLength += line.length + 1
+    if (this.#eventLength > MAX_EVENT) throw new RangeError('an event is longer than 1 MiB')
     const [, field = '', value = ''] = /^([^:]*)(?:: ?(.*))?$/s.exec(line) ?? []
     if (field === 'event') this.#name = value
     else if (field === 'data') this.#data.push(value)
-    this.#length += line.length
-    if (this.#length > MAX_EVENT) throw new RangeError('an event is longer than 1 MiB')
+    if (line !== '') return
+    if (this.#data.length > 0) events.push({ name: this.#name, data: this.#data.join('\n') })
+    this.#name = ''
+    this.#data = []
+    this.#eventLength = 0
   }
 }

@@ -6,6 +6,8 @@ import { PartSequencer } from '../sequencer.ts'
 import { countOf } from '../usage.ts'
 
 const MAX_NAME = 256
+/** Characters of reasoning that are kept. More of it is not sealed, and so does not come back. */
+const MAX_REASONING = 1024 * 1024
 
 const ENDS: Readonly<Record<string, AnswerEnd>> = {
   stop: 'done',
@@ -124,7 +126,7 @@ export class ChatAnswerReader implements AnswerReader {
 
   /** Reasoning that comes late follows what it would split. */
   #think(text: string): void {
-    this.#reasoning += text
+    if (this.#reasoning.length <= MAX_REASONING) this.#reasoning += text
     if (!this.#parts.has('reasoning')) this.#parts.open('reasoning', { kind: 'reasoning' })
     this.#parts.add('reasoning', text)
   }
@@ -231,6 +233,7 @@ export class ChatAnswerReader implements AnswerReader {
 }
 
 function isWholeObject(text: string): boolean {
+  if (!text.endsWith('}')) return false
   try {
     return isObject(JSON.parse(text))
   } catch {

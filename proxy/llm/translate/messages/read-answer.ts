@@ -222,7 +222,11 @@ export class MessagesAnswerReader implements AnswerReader {
   }
 }
 
+/** Characters of one block of thinking that are kept. More of it is not sealed, and so does not come back. */
+const MAX_THINKING = 1024 * 1024
+
 function append(block: Record<string, unknown>, name: string, piece: unknown): void {
   const before = block[name]
-  block[name] = (typeof before === 'string' ? before : '') + (typeof piece === 'string' ? piece : '')
+  const text = typeof before === 'string' ? before : ''
+  if (typeof piece === 'string' && text.length <= MAX_THINKING) block[name] = text + piece
 }

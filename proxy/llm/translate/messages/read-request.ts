@@ -21,6 +21,9 @@ import { TurnBuilder } from '../request/turns.ts'
 /** The line of Claude Code about its own billing: another one in each request, it defeats every prefix cache. */
 const ATTRIBUTION = 'x-anthropic-billing-header:'
 
+/** Each is looked for in all of an answer, where the target does not take it. */
+const [MAX_STOP_WORDS, MAX_STOP_WORD] = [16, 1_024]
+
 /** Reads a Messages request (@anthropic-ai/sdk, MessageCreateParams). Notes whatever it does not read. */
 export function readMessagesRequest(body: unknown, reading: RequestReading): ModelRequest {
   return new MessagesRequestReader(body, reading).read()
@@ -52,7 +55,7 @@ class MessagesRequestReader {
     return {
       ...{ system: this.#turns.system, turns: this.#turns.turns, tools: this.#tools, choice, parallelCalls },
       maxTokens: request.number('max_tokens'),
-      stopWords: (request.list('stop_sequences') ?? []).filter((word) => typeof word === 'string'),
+      stopWords: this.#stopWords(),
       temperature: request.number('temperature'),
       topP: request.number('top_p'),
       ...{ effort, form, extras: this.#extras() },
@@ -69,6 +72,15 @@ class MessagesRequestReader {
   #extras(): readonly ExtraParameter[] {
     const value = this.#request.number('top_k')
     return value === null ? [] : [{ name: 'top_k', field: 'top_k', value }]
+  }
+
+  #stopWords(): readonly string[] {
+    const words = this.#request.list('stop_sequences') ?? []
+    const told = words.filter(
+      (word): word is string => typeof word === 'string' && word.length <= MAX_STOP_WORD,
+    )
+    if (told.length < words.length || told.length > MAX_STOP_WORDS) this.#request.unknown('stop_sequences')
+    return told
   }
 
   #output(): { readonly effort: ReasoningEffort | null; readonly form: UnknownRecord | null } {

@@ -2,10 +2,14 @@ import type { TranslationNotes } from '../losses.ts'
 import type { ContentPart, MediaPart, ToolResult } from '../model/request.ts'
 
 /** Puts results in the order of their calls. */
-export const resultsInOrder = (
+export function resultsInOrder(
   results: readonly ToolResult[],
   asked: readonly string[],
-): readonly ToolResult[] => results.toSorted((one, other) => asked.indexOf(one.id) - asked.indexOf(other.id))
+): readonly ToolResult[] {
+  const places = new Map(asked.map((id, place) => [id, place]))
+  const placeOf = ({ id }: ToolResult): number => places.get(id) ?? asked.length
+  return results.toSorted((one, other) => placeOf(one) - placeOf(other))
+}
 
 /** Returns the texts of a result as one, for a wire that has no mark of failure and no documents there. */
 export function resultText({ parts, isError }: ToolResult, notes: TranslationNotes): string {

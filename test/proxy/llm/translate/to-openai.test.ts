@@ -452,3 +452,56 @@ await t.test('§ reasoning of another wire comes back exactly', async (t) => {
     t.ok(sent.includes(wire === 'chat' ? '"reasoning_content":"hm"' : '"encrypted_content":"ENC"'), wire)
   }
 })
+
+/** Streams that a hostile server sends, in pieces; each begins as an honest one. */
+const HOSTILE: Readonly<Record<string, (wire: string) => Iterable<string>>> = {
+  *'a line without an end, in small pieces'() {
+    for (let n = 0; n < 40_000; n += 1) yield 'data: '.repeat(6)
+  },
+  *'an event of lines without data, without an end'() {
+    for (let n = 0; n < 4_000; n += 1) yield 'data:\n'.repeat(100)
+  },
+  *'more parts than an answer has'(wire) {
+    for (let n = 0; n < 10_001; n += 1)
+      yield wire === 'chat'
+        ? chunk(calls(piece('{}', 'read', `c${n}`, n)))
+        : item(n, { type: 'reasoning', summary: [], encrypted_content: 'x' })
+  },
+  *'calls whose ids are all one'(wire) {
+    for (let n = 0; n < 200; n += 1)
+      yield wire === 'chat'
+        ? chunk(calls(piece('{}', 'read', 'same', n)))
+        : item(n, { type: 'function_call', call_id: 'same', name: 'read', arguments: '{}' })
+  },
+  *'arguments without an end'(wire) {
+    yield wire === 'chat'
+      ? chunk(calls(piece('{"a":"', 'read', 'x')))
+      : event('response.output_item.added', {
+          output_index: 0,
+          item: { type: 'function_call', call_id: 'x', name: 'read' },
+        })
+    for (let n = 0; n < 300; n += 1)
+      yield wire === 'chat'
+        ? chunk(calls(piece('a'.repeat(4_000))))
+        : event('response.function_call_arguments.delta', { output_index: 0, delta: 'a'.repeat(4_000) })
+  },
+}
+
+await t.test('§ a hostile server meets the bounds, and its answer is broken off', async (t) => {
+  for (const [wire, target, stream] of STREAMS)
+    for (const [name, pieces] of Object.entries(HOSTILE)) {
+      const { answer } = told('messages', ASKED, target)
+      answer.push(Buffer.from(stream.slice(0, stream.indexOf('\n\n') + 2)))
+      let longest = 0
+      for (const part of pieces(wire)) {
+        const before = process.cpuUsage()
+        answer.push(Buffer.from(part))
+        const { user, system } = process.cpuUsage(before)
+        longest = Math.max(longest, (user + system) / 1_000)
+        if (answer.broken !== null) break
+      }
+      t.type(answer.broken, 'string', `${wire}: ${name}`)
+      t.comment(`${wire}, ${name}: ${longest.toFixed(1)} ms at most`)
+      t.equal(answer.isWhole, false)
+    }
+})
