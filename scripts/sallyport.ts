@@ -26,6 +26,7 @@ const VERBS: Readonly<Record<string, VerbRow>> = {
   mcp: ['put MCP servers behind the gateway, and approve their tools', () => import('./verbs/mcp.ts')],
   providers: ['show the providers of models, and try one', () => import('./verbs/providers.ts')],
   sets: ['name sets of capabilities', () => import('./verbs/sets.ts')],
+  translate: ['print what a model of another API would be told', () => import('./verbs/translate.ts')],
   'what-if': ['say, gate by gate, if a call would be let through now', () => import('./verbs/principal.ts')],
   rehearse: ['show what a change would have done to recent calls', () => import('./verbs/rehearse.ts')],
   usage: [

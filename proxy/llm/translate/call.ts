@@ -35,7 +35,7 @@ export interface ToldCall {
   readonly signal: AbortSignal
 }
 
-interface ToldTarget {
+export interface ToldTarget {
   readonly provider: LlmProvider
   readonly model: string
   /** The name by which it was found. */
@@ -107,7 +107,8 @@ const tooLarge = (): Refusal =>
     message: 'The body is larger than a call may be that is translated: 16 MiB. Send less.',
   })
 
-function targetModel({ provider, model, alias, wire }: ToldTarget): TargetModel {
+/** Makes the target that a provider is, by its settings and those of the alias. */
+export function targetModel({ provider, model, alias, wire }: ToldTarget): TargetModel {
   const isAlias = alias !== null && Object.hasOwn(provider.aliases, alias)
   const named = isAlias ? provider.aliases[alias] : undefined
   const own = typeof named === 'object' ? named : null
