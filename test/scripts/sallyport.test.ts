@@ -30,6 +30,7 @@ const VERBS = [
   'mcp',
   'providers',
   'sets',
+  'translate',
   'what-if',
   'rehearse',
   'usage',
