@@ -30,7 +30,7 @@ export function watchedLoop(): Disposable & { readonly use: LoopUse } {
  */
 export function paced(use: LoopUse): () => void {
   // On Linux a thread has a priority of its own, as have those that it starts.
-  if (process.platform === 'linux') setPriority(constants.priority.PRIORITY_LOW)
+  if (process.platform === 'linux') setPriority(constants.priority.PRIORITY_BELOW_NORMAL)
   let [from, before] = [performance.now(), process.threadCpuUsage()]
   return () => {
     const { user, system } = process.threadCpuUsage(before)

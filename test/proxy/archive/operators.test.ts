@@ -36,10 +36,14 @@ const sealed = (gateway: TestGateway) =>
   )
 
 /** Waits until the work that was asked for is done. */
+/** The archive gives way to calls, and each question here is one. ms. */
+const DONE_MS = 90_000
+
 async function done(gateway: TestGateway, { json }: Answered): Promise<Json> {
   const found = await eventually(
     async () => (await gateway.admin('GET', API)).json,
     ({ last }) => last?.id === json.asked,
+    DONE_MS,
   )
   return found.last
 }
