@@ -17,7 +17,7 @@ import type { CallReport, Reply } from '../http/reply.ts'
 import { isRequestedModel, type ModelMismatches } from './answered-models.ts'
 import { CredentialError, type ProviderKeys } from './credentials/provider-keys.ts'
 import { answerTap } from './dialects/answer-tap.ts'
-import { DIALECT_BY_NAME, DIALECT_OF_WIRE } from './dialects/registry.ts'
+import { DIALECT_BY_NAME, DIALECT_OF_WIRE, PATH_OF_WIRE } from './dialects/registry.ts'
 import type { ProviderUsage } from './dialects/stated-usage.ts'
 import { type AnswerReading, readDocument } from './dialects/statements.ts'
 import type { LlmOptions } from './options.ts'
@@ -327,8 +327,6 @@ function requestTo(
     hangup,
   }
 }
-
-const PATH_OF_WIRE = { messages: '/messages', chat: '/chat/completions', responses: '/responses' } as const
 
 const withoutNames = (headers: IncomingHttpHeaders, names: readonly string[]): IncomingHttpHeaders =>
   Object.fromEntries(Object.entries(headers).filter(([name]) => !names.includes(name)))

@@ -4,7 +4,13 @@ import { foldedName, type JsonBody, JudgedNames } from '../../plugins/json-body/
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { escapeHidden } from '../visible.ts'
-import { type ApiWire, DIALECT_OF_WIRE, type DialectName, type LlmEndpoint } from './dialects/registry.ts'
+import {
+  type ApiWire,
+  DIALECT_OF_WIRE,
+  type DialectName,
+  type LlmEndpoint,
+  PATH_OF_WIRE,
+} from './dialects/registry.ts'
 import { READ_MEMBERS, ROUTING_MEMBERS } from './dialects/routing-members.ts'
 import { type LlmOptions, type LlmProvider, modelOfAlias } from './options.ts'
 import { TOLD_IN } from './translate/wires.ts'
@@ -223,7 +229,7 @@ export interface AskedTarget extends ProviderTarget {
 /** Finds the providers of a model, in the order to try. Never gives an empty list. */
 export type ProviderRouting = (model: string | null, endpoint: SpokenEndpoint) => readonly AskedTarget[]
 
-export type SpokenEndpoint = Pick<LlmEndpoint, 'dialect' | 'wire'>
+export type SpokenEndpoint = Pick<LlmEndpoint, 'dialect' | 'wire' | 'upstreamPath'>
 
 /** Tells if a provider answers an endpoint in the API's own words. */
 export const speaks = (provider: Pick<LlmProvider, 'dialect' | 'speaks'>, asked: SpokenEndpoint): boolean =>
@@ -241,8 +247,11 @@ const askedTarget = (
 ): AskedTarget => ({ ...connections[dialect], provider, model, alias, wire })
 
 /** Returns the API in which a call that a provider does not speak is told to it. */
-const wireToTell = ({ speaks: spoken }: LlmProvider, { wire }: SpokenEndpoint): ApiWire | undefined =>
-  wire && TOLD_IN[wire].find((one) => spoken.includes(one))
+const wireToTell = (
+  { speaks: spoken }: LlmProvider,
+  { wire, upstreamPath: path }: SpokenEndpoint,
+): ApiWire | undefined =>
+  wire && path === PATH_OF_WIRE[wire] ? TOLD_IN[wire].find((one) => spoken.includes(one)) : undefined
 
 interface PreparedProvider {
   readonly provider: LlmProvider

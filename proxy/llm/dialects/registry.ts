@@ -18,6 +18,13 @@ export type { ApiWire } from './dialect.ts'
 
 export const WIRES = ['chat', 'responses', 'messages'] as const satisfies readonly ApiWire[]
 
+/** The path of the calls of each API that can be told in another one, behind a provider's base_url. */
+export const PATH_OF_WIRE: Readonly<Record<ApiWire, string>> = {
+  chat: '/chat/completions',
+  responses: '/responses',
+  messages: '/messages',
+}
+
 /** The dialect by whose headers a provider is asked in each API. */
 export const DIALECT_OF_WIRE: Readonly<Record<ApiWire, DialectName>> = {
   chat: 'openai',

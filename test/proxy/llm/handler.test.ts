@@ -873,7 +873,10 @@ await t.test('§3 unknown models and the other dialect are refused before anybod
     reason: 'model_unknown',
     status: 404,
   })
-  t.match(await refusal([openai(url)], { path: '/v1/messages', body: CHAT }), { status: 501 })
+  t.match(await refusal([openai(url)], { path: '/v1/messages/count_tokens', body: CHAT }), {
+    reason: 'dialect_translation_unavailable',
+    status: 400,
+  })
   t.equal(connections(), 0)
 })
 
@@ -962,9 +965,8 @@ await t.test(
     await handle(file, { body: { model: 'qwen3' } })
     t.notMatch(seen[1]?.head, /anthropic-version/)
     for (const [more, path] of [
-      [{ speaks: ['messages'] }, '/v1/chat/completions'],
-      [{ speaks: ['chat'] }, '/v1/responses'],
       [{ server: 'gemini' }, '/v1/responses/compact'],
+      [{ speaks: ['messages'] }, '/v1/responses/input_tokens'],
       [{}, '/v1/messages/count_tokens'],
     ] as const) {
       const { reason } = await refusal([openai(url, { models: ['*'], ...more })], { path, body: CHAT })

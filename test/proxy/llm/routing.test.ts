@@ -1,5 +1,10 @@
 import t from 'tap'
-import type { DialectName } from '../../../proxy/llm/dialects/registry.ts'
+import {
+  type ApiWire,
+  DIALECT_OF_WIRE,
+  type DialectName,
+  PATH_OF_WIRE,
+} from '../../../proxy/llm/dialects/registry.ts'
 import type { LlmOptions } from '../../../proxy/llm/options.ts'
 import { compileGlob, providerRouting } from '../../../proxy/llm/routing.ts'
 import { anthropic, openai, options } from '../../support/llm/facts.ts'
@@ -12,8 +17,14 @@ const two = options([
   anthropic(URL_A, { aliases: { quick: 'claude-haiku-4-5' } }),
 ])
 
+const endpointOf = (wire: ApiWire) => ({
+  dialect: DIALECT_OF_WIRE[wire],
+  wire,
+  upstreamPath: PATH_OF_WIRE[wire],
+})
+
 const found = (file: LlmOptions, model: string | null, dialect: DialectName = 'openai') =>
-  providerRouting(file)(model, { dialect, wire: dialect === 'openai' ? 'chat' : 'messages' }).map(
+  providerRouting(file)(model, endpointOf(dialect === 'openai' ? 'chat' : 'messages')).map(
     (target) => `${target.provider.name}:${target.model}`,
   )
 
@@ -59,9 +70,7 @@ await t.test(
   async (t) => {
     const file = { ...two, default_provider: 'local' }
     const wireOf = (model: string, wire: 'chat' | 'messages') =>
-      providerRouting(file)(model, { dialect: wire === 'chat' ? 'openai' : 'anthropic', wire }).map(
-        (one) => one.wire,
-      )
+      providerRouting(file)(model, endpointOf(wire)).map((one) => one.wire)
     t.strictSame(wireOf('claude-opus-4', 'chat'), ['messages'])
     t.strictSame(wireOf('gpt-4o', 'messages'), ['responses', 'responses'])
     const off = { ...file, translate: 'off' as const }
@@ -72,10 +81,13 @@ await t.test(
     })
     t.throws(() => found(off, 'gpt-4o', 'anthropic'), { message: /openai, spare/ })
     // Of an embedding, say, there is no other API.
-    t.throws(() => providerRouting(file)('claude-opus-4', { dialect: 'openai' }), {
-      reason: 'dialect_translation_unavailable',
-      message: /anthropic/,
-    })
+    t.throws(
+      () => providerRouting(file)('claude-opus-4', { dialect: 'openai', upstreamPath: '/embeddings' }),
+      {
+        reason: 'dialect_translation_unavailable',
+        message: /anthropic/,
+      },
+    )
   },
 )
 
