@@ -44,13 +44,14 @@ export function packTree(
   function compare(hash: Buffer): void {
     const index = pack.first + count - 1
     const at = (index % TILE_WIDTH) * HASH_BYTES
-    if (hashes && hash.compare(hashes, at, at + HASH_BYTES) !== 0)
+    if (hashes && hashes.length < at + HASH_BYTES) problems.push(`leaf ${index} is not in the tiles`)
+    else if (hashes && hash.compare(hashes, at, at + HASH_BYTES) !== 0)
       problems.push(`leaf ${index} is another one in the tiles`)
   }
 
   async function compareFirst(hash: Buffer): Promise<void> {
-    const last = Math.min(TILE_WIDTH, pack.first + pack.rows - n * TILE_WIDTH)
-    hashes = await tried(() => pack.tile({ level: 0, n }, last))
+    const width = ((pack.first + count - 1) % TILE_WIDTH) + 1
+    hashes = await tried(() => pack.tile({ level: 0, n }, width))
     compare(hash)
   }
 
