@@ -9,6 +9,9 @@ const STORED_TEXTS = [
   ...['principal_type', 'model', 'detail', 'config_digest', 'version', 'prev_hash'],
 ]
 
+/** The rows at the beginning of the history that have a leaf in place of most columns. */
+const OLDER_ROWS = 12
+
 export const ROWS: readonly DatabaseEdit[] = [
   ...STORED_TEXTS.flatMap((column) => [
     sql(
@@ -30,7 +33,7 @@ export const ROWS: readonly DatabaseEdit[] = [
     sql(
       `rows: ${column} is the same as bytes`,
       ({ rows }, { one }) =>
-        `update audit_rows set ${column} = cast(${column} as blob) where seq = ${one(rows.slice(8, -1).filter((row) => row[column as 'leaf'] !== null))?.seq}`,
+        `update audit_rows set ${column} = cast(${column} as blob) where seq = ${one(rows.slice(OLDER_ROWS, -1).filter((row) => row[column as 'leaf'] !== null))?.seq}`,
       both(2),
     ),
   ]),
