@@ -273,7 +273,7 @@ await t.test(
     t.match(waits, { status: 202, json: { proposal_id: String } })
     t.match(await list(), { working: null, segments: [] })
     t.equal((await bob('POST', `/v1/admin/proposals/${waits.json.proposal_id}/confirm`)).status, 200)
-    const moved = await eventually(list, ({ last }) => last?.problem === null)
+    const moved = await eventually(list, ({ last }) => last?.problem === null, DONE_MS)
     t.match(moved, { last: { rows: 768, problem: null }, archived: { segments: 3 } })
   },
 )
