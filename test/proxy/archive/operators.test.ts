@@ -35,9 +35,12 @@ const sealed = (gateway: TestGateway) =>
     (unsealed) => unsealed === 0,
   )
 
-/** Waits until the work that was asked for is done. */
 /** The archive gives way to calls, and each question here is one. ms. */
 const DONE_MS = 90_000
+
+t.setTimeout(300_000)
+
+/** Waits until the work that was asked for is done. */
 
 async function done(gateway: TestGateway, { json }: Answered): Promise<Json> {
   const found = await eventually(
@@ -165,7 +168,7 @@ await t.test('operators move rows, confirm copies, forget and restore, and are t
     code: 0,
     out: /^0-255.zip is confirmed: its rows may go/,
   })
-  const after = await eventually(list, ({ segments }) => segments[1].state === 'removed')
+  const after = await eventually(list, ({ segments }) => segments[1].state === 'removed', DONE_MS)
   t.match(after.segments, [{ state: 'waiting' }, { state: 'removed' }, { state: 'removed' }])
   t.equal(after.here.rows < waiting.here.rows - 400, true)
   await refused([
