@@ -41,7 +41,6 @@ const DONE_MS = 90_000
 t.setTimeout(300_000)
 
 /** Waits until the work that was asked for is done. */
-
 async function done(gateway: TestGateway, { json }: Answered): Promise<Json> {
   const found = await eventually(
     async () => (await gateway.admin('GET', API)).json,
