@@ -2,15 +2,9 @@ import { isObject, type UnknownRecord } from '../../../../db/support/json.ts'
 import { effortOf } from '../effort.ts'
 import type { TranslationNotes } from '../losses.ts'
 import type { RequestReading } from '../model/reading.ts'
-import type {
-  ContentPart,
-  ExtraParameter,
-  ModelRequest,
-  TextPart,
-  ToolChoice,
-  ToolDefinition,
-} from '../model/request.ts'
+import type { ContentPart, ExtraParameter, ModelRequest, TextPart, ToolDefinition } from '../model/request.ts'
 import type { ToolNames } from '../names.ts'
+import { readChoice } from '../request/choice.ts'
 import { CHAT } from '../request/fields.ts'
 import { documentOf, imageOf } from '../request/media.ts'
 import { type MemberClasses, MemberReader } from '../request/members.ts'
@@ -236,32 +230,23 @@ class ChatRequestReader {
     return null
   }
 
-  #choice(): { readonly choice: ToolChoice | null; readonly tools: readonly ToolDefinition[] } {
+  #choice(): Pick<ModelRequest, 'choice' | 'tools'> {
     const choice = this.#request.value('tool_choice')
-    const tools = this.#tools
-    if (choice === undefined) return { choice: null, tools }
-    if (choice === 'auto' || choice === 'none') return { choice: { kind: choice }, tools }
-    if (choice === 'required') return { choice: { kind: 'any' }, tools }
-    const name = this.#named(choice)
-    if (name !== null) return { choice: { kind: 'tool', name }, tools }
-    const allowed = isObject(choice) && choice.type === 'allowed_tools' ? choice.allowed_tools : null
-    if (isObject(allowed) && Array.isArray(allowed.tools)) {
-      const kept = new Set(allowed.tools.map((one: unknown) => this.#named(one)))
-      this.#notes.carry('allowed_tools')
-      if (kept.has(null)) this.#notes.never('tool_choice', 'tool_choice.allowed_tools.tools')
-      const kind = allowed.mode === 'required' ? 'any' : 'auto'
-      return { choice: { kind }, tools: tools.filter((tool) => kept.has(tool.name)) }
-    }
-    this.#notes.never('tool_choice', 'tool_choice')
-    return { choice: null, tools }
+    const stated = isObject(choice) && choice.type === 'allowed_tools' ? choice.allowed_tools : null
+    return readChoice(choice, this.#tools, {
+      notes: this.#notes,
+      allowed: isObject(stated) ? stated : null,
+      at: 'tool_choice.allowed_tools',
+      named: (one) => this.#named(one),
+    })
   }
 
-  /** Returns the target's name of a tool that is chosen; null: none of those that are told is. */
+  /** Returns the target's name of a tool that is chosen; null: it has none. */
   #named(choice: unknown): string | null {
     if (!isObject(choice)) return null
     const of = choice.type === 'custom' ? choice.custom : choice.type === 'function' ? choice.function : null
-    if (!isObject(of) || typeof of.name !== 'string') return null
-    const target = this.#names.nameOf({ name: of.name, namespace: null })
-    return this.#tools.some((tool) => tool.name === target) ? target : null
+    return isObject(of) && typeof of.name === 'string'
+      ? this.#names.nameOf({ name: of.name, namespace: null })
+      : null
   }
 }

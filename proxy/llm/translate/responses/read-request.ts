@@ -2,15 +2,9 @@ import { isObject, type UnknownRecord } from '../../../../db/support/json.ts'
 import { effortOf } from '../effort.ts'
 import type { TranslationNotes } from '../losses.ts'
 import type { RequestReading } from '../model/reading.ts'
-import type {
-  ContentPart,
-  ExtraParameter,
-  ModelRequest,
-  TextPart,
-  ToolChoice,
-  ToolDefinition,
-} from '../model/request.ts'
+import type { ContentPart, ExtraParameter, ModelRequest, TextPart, ToolDefinition } from '../model/request.ts'
 import type { CallerTool, ToolNames } from '../names.ts'
+import { readChoice } from '../request/choice.ts'
 import { ITEMS, RESPONSES, TOOLS } from '../request/fields.ts'
 import { documentOf, imageOf } from '../request/media.ts'
 import { type MemberClasses, MemberReader, noteKind } from '../request/members.ts'
@@ -264,33 +258,21 @@ class ResponsesRequestReader {
     else this.#notes.hint('foreign_reasoning')
   }
 
-  #choice(): { readonly choice: ToolChoice | null; readonly tools: readonly ToolDefinition[] } {
+  #choice(): Pick<ModelRequest, 'choice' | 'tools'> {
     const choice = this.#request.value('tool_choice')
-    const tools = this.#tools
-    if (choice === undefined) return { choice: null, tools }
-    if (choice === 'auto' || choice === 'none') return { choice: { kind: choice }, tools }
-    if (choice === 'required') return { choice: { kind: 'any' }, tools }
-    const name = this.#named(choice)
-    if (name !== null) return { choice: { kind: 'tool', name }, tools }
-    if (isObject(choice) && choice.type === 'allowed_tools' && Array.isArray(choice.tools)) {
-      const allowed = new Set(choice.tools.map((one: unknown) => this.#named(one)))
-      this.#notes.carry('allowed_tools')
-      if (allowed.has(null)) this.#notes.never('tool_choice', 'tool_choice.tools')
-      return {
-        choice: { kind: choice.mode === 'required' ? 'any' : 'auto' },
-        tools: tools.filter((tool) => allowed.has(tool.name)),
-      }
-    }
-    this.#notes.never('tool_choice', 'tool_choice')
-    return { choice: null, tools }
+    return readChoice(choice, this.#tools, {
+      notes: this.#notes,
+      allowed: isObject(choice) && choice.type === 'allowed_tools' ? choice : null,
+      at: 'tool_choice',
+      named: (one) => this.#named(one),
+    })
   }
 
-  /** Returns the target's name of a tool that is chosen; null: none of those that are told is. */
+  /** Returns the target's name of a tool that is chosen; null: it has none. */
   #named(choice: unknown): string | null {
     if (!isObject(choice) || (choice.type !== 'function' && choice.type !== 'custom')) return null
     const { name, namespace = null } = choice
     if (typeof name !== 'string' || !(namespace === null || typeof namespace === 'string')) return null
-    const target = this.#names.nameOf({ name, namespace })
-    return this.#tools.some((tool) => tool.name === target) ? target : null
+    return this.#names.nameOf({ name, namespace })
   }
 }

@@ -204,7 +204,7 @@ await t.test('§ what is wrong with an answer breaks it', async (t) => {
     }
 })
 
-/** How the reasons to stop are said in each wire. */
+/** The reasons to stop, as each wire says them. */
 const STOPS: readonly (readonly [stop: string, chat: string, status: string, why: string | null])[] = [
   ['end_turn', 'stop', 'completed', null],
   ['stop_sequence', 'stop', 'completed', null],

@@ -16,7 +16,7 @@ const result = (id: string, ...content: readonly object[]) => ({
 })
 const text = (words: string) => ({ type: 'text', text: words })
 
-/** What is sent of a body, its model left out. */
+/** Returns the body that is sent, without its model. */
 function sentOf(
   from: ApiWire,
   body: object | string,
@@ -228,7 +228,7 @@ await t.test('§ numbers keep their digits and members their order', async (t) =
   t.ok(sent.includes('1.0 and \\"2\\": 1e5 \uE000'), 'a text stays as it is')
 })
 
-/** What is left out of a body, or why it cannot be told. */
+/** Lists the names left out of a body, or the faults for which it cannot be told. */
 function lost(from: ApiWire, body: object, options = OPTIONS): readonly string[] {
   const made = translated(from, body, options)
   if ('answer' in made) return [`dropped ${made.dropped.join()}`]

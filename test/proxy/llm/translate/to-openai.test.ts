@@ -9,7 +9,7 @@ import { answered, OPTIONS, told, translated } from '../../../support/llm/transl
 const CHAT: TargetModel = { ...OPTIONS, wire: 'chat', provider: 'local', model: 'qwen' }
 const RESPONSES: TargetModel = { ...OPTIONS, wire: 'responses', provider: 'openai', model: 'gpt-5.6' }
 
-/** What is sent of a body, its model left out. */
+/** Returns the body that is sent, without its model. */
 function sentOf(body: object, target: TargetModel, from: ApiWire = 'messages'): Record<string, unknown> {
   const { model, ...sent } = JSON.parse(told(from, body, target).body)
   if (model !== target.model) throw new Error(`another model: ${model}`)
