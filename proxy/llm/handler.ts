@@ -1,29 +1,15 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import type { JsonObject } from '../../db/support/json.ts'
-import type { JsonBody } from '../../plugins/json-body/json-body.ts'
 import { type JsonSpan, scanJson } from '../../plugins/json-body/scan.ts'
-import type { CallPermit } from '../../plugins/permit.ts'
-import type { PinnedCaller } from '../../plugins/pin/pin.ts'
-import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
-import {
-  isReadableText,
-  quotesSecret,
-  quotesUnbroken,
-  SecretScreen,
-  type SecretTraces,
-} from '../../plugins/secrets/traces.ts'
-import type { CallReport, Reply } from '../http/reply.ts'
-import { isRequestedModel, type ModelMismatches } from './answered-models.ts'
-import { CredentialError, type ProviderKeys } from './credentials/provider-keys.ts'
-import { answerTap } from './dialects/answer-tap.ts'
+import type { SecretTraces } from '../../plugins/secrets/traces.ts'
+import type { Reply } from '../http/reply.ts'
+import { CredentialError } from './credentials/provider-keys.ts'
 import { DIALECT_BY_NAME, DIALECT_OF_WIRE, PATH_OF_WIRE } from './dialects/registry.ts'
-import type { ProviderUsage } from './dialects/stated-usage.ts'
-import { type AnswerReading, readDocument } from './dialects/statements.ts'
+import type { LlmDependencies, LlmFacts, LlmServices } from './llm-call.ts'
 import type { LlmOptions } from './options.ts'
+import { passOnAnswer, reportOf } from './passed-answer.ts'
 import {
   attemptOf,
-  brokenOffEvent,
   failureOfAnswer,
   failureOfError,
   foreignAnswer,
@@ -34,58 +20,21 @@ import {
   refusalOfFailure,
   unreadAnswer,
 } from './refusals.ts'
-import {
-  failedOf,
-  type ProviderAnswer,
-  passOnRefusal,
-  refuseQuoted,
-  refuseWith,
-  secretQuotedError,
-} from './refused-answer.ts'
-import { type AskedTarget, type LlmTarget, type ProviderTarget, providerRouting } from './routing.ts'
+import { type ProviderAnswer, passOnRefusal } from './refused-answer.ts'
+import { type AskedTarget, type ProviderTarget, providerRouting } from './routing.ts'
 import { type ToldRequest, tellCall } from './translate/call.ts'
-import { failureOfRefusal, tellAnswer, translationHeader } from './translated-answer.ts'
-import {
-  abandonAnswer,
-  discardAnswer,
-  type LlmUpstream,
-  type UpstreamAnswer,
-  type UpstreamRequest,
-} from './upstream/answer.ts'
+import { tellOn } from './translated-answer.ts'
+import { abandonAnswer, discardAnswer, type UpstreamAnswer, type UpstreamRequest } from './upstream/answer.ts'
 import {
   hasCredentials,
   isApiContent,
-  isEventStream,
   isReadableContent,
   providerRequestHeaders,
-  requestIdOf,
-  responseHeaders,
   withoutSecrets,
 } from './upstream/headers.ts'
-import type { IdempotencyKeys } from './upstream/idempotency-keys.ts'
 import { withQuery } from './upstream/provider.ts'
 import { vertexRequest } from './upstream/vertex.ts'
 import { providerSecretTraces, readProviderWords } from './upstream/words.ts'
-
-/** Bytes. The end of an answer so far: as much as shows an event that was cut in half. */
-const TAIL_LENGTH = 2
-
-export type LlmFacts = Arrival &
-  Pick<JsonBody, 'body' | 'spans'> &
-  Pick<PinnedCaller, 'commitments'> & { granted: CallPermit<LlmTarget> }
-
-export interface LlmServices {
-  readonly upstream: LlmUpstream
-  readonly providerKeys: Pick<ProviderKeys, 'headers' | 'refused' | 'traces'>
-  readonly idempotencyKeys: IdempotencyKeys
-  /** The name of the gateways on this database in `CDN-Loop` (RFC 8586): a token that nobody can guess. */
-  readonly loopToken: string
-  readonly modelMismatches: Pick<ModelMismatches, 'note' | 'noteUnserved'>
-}
-
-interface LlmDependencies extends LlmServices {
-  readonly secrets: SecretTraces
-}
 
 /**
  * Sends a granted call to the provider of its model and passes the answer on as it comes
@@ -127,6 +76,13 @@ export function llmHandler(options: LlmOptions, services: LlmServices): (facts: 
   }
 }
 
+const isTold = (answered: ProviderAnswer): answered is ProviderAnswer & { told: ToldRequest } =>
+  answered.told !== null
+
+/**
+ * Asks providers in order until one answers otherwise than by a failed connection, a timeout, 402, 408, 409, 429 or 5xx.
+ * Refuses with the `provider_*` reasons and `translation_lossy`. Throws the hangup's reason if the caller has hung up.
+ */
 async function firstAnswer(
   targets: readonly AskedTarget[],
   facts: LlmFacts,
@@ -216,8 +172,6 @@ type AttemptOutcome =
   | { readonly answer: UpstreamAnswer }
   | { readonly failure: ProviderFailure; readonly mayTryNext: boolean }
 
-type AskedRequest = Pick<ProviderAnswer, 'target' | 'told'>
-
 /** Translates a call for a target. Resolves with its refusal if the target cannot be told all of it. */
 async function tellRequest(
   { provider, model, alias, wire }: AskedTarget,
@@ -250,7 +204,7 @@ function attempt(
   // The first request of that key may still be at work there: another provider would be paid for the same.
   const isWaitedFor = ({ status }: UpstreamAnswer) =>
     status === 409 && facts.headers['idempotency-key'] !== undefined
-  return upstream.call(requestTo(asked, facts, means)).then(
+  return upstream.call(providerRequest(asked, facts, means)).then(
     (answer) => outcomeOf(answer, target, secrets, () => !isWaitedFor(answer) && hasNext()),
     // The hangup's reason is thrown on from here: nobody is left to try another provider for.
     (error: unknown) => ({ failure: failureOfError(error, target.provider), mayTryNext: true }),
@@ -285,7 +239,10 @@ function outcomeOf(
   }
 }
 
-function requestTo(
+type AskedRequest = Pick<ProviderAnswer, 'target' | 'told'>
+
+/** Makes the request to a provider of a granted call: its path, headers and body, translated or as they came. */
+function providerRequest(
   { target, told }: AskedRequest,
   { granted, body, spans, headers: given, query: stated, hangup }: LlmFacts,
   { idempotencyKeys, loopToken }: LlmDependencies,
@@ -349,195 +306,3 @@ function withModel(body: Buffer, span: JsonSpan | undefined, model: string): rea
   if (!span) throw new Error('the body has no member model, though a call was made of it')
   return [body.subarray(0, span.start), Buffer.from(JSON.stringify(model)), body.subarray(span.end)]
 }
-
-function passOnAnswer(
-  answered: ProviderAnswer,
-  facts: LlmFacts,
-  means: LlmDependencies,
-): Reply | Promise<Reply> {
-  const { granted, id, held } = facts
-  const { target, answer } = answered
-  const { status, headers: stated, body } = answer
-  const { traces } = target.headers
-  const { names } = granted.target.endpoint
-  const { 'content-type': type = '', 'content-encoding': encoding, 'content-length': length } = stated
-  const headers = responseHeaders(stated, target.headers.returns)
-  if (Buffer.isBuffer(body)) {
-    if (traces.length > 0) {
-      if (!isReadableText(body, true)) return refuseWith(unreadAnswer(failedOf(answered)), answered)
-      if (quotesUnbroken(traces, body)) return refuseQuoted(answered)
-    }
-    const report = (): CallReport => {
-      const reading = encoding === undefined ? readDocument(names, body) : null
-      if (reading) return judgedReport(answered, reading, facts, means)
-      // Whatever else came, such as events under the name of JSON.
-      const tap = answerTap(names, type, encoding)
-      tap.observe(body)
-      const isWhole = tap.isWhole(true)
-      const judged = judgedReport(answered, tap.read(isWhole), facts, means)
-      return isWhole ? judged : { ...judged, failed: true, reason: 'provider_failed' }
-    }
-    return { status, headers, body, report }
-  }
-  const isEvents = isEventStream(stated)
-  // Tells proxies in between to pass each event on at once.
-  if (isEvents) headers['x-accel-buffering'] = 'no'
-  // So that a caller can tell a whole answer from a cut one.
-  else if (length !== undefined) headers['content-length'] = length
-  const tap = answerTap(names, type, encoding, held)
-  let isWhole = false
-  const screen = traces.length > 0 ? new SecretScreen(traces) : null
-  let tail: Buffer = Buffer.alloc(0)
-  return {
-    status,
-    headers,
-    body: {
-      source: body,
-      ...(screen && { screen }),
-      observe: (chunk) => {
-        tail =
-          chunk.length >= TAIL_LENGTH
-            ? chunk.subarray(-TAIL_LENGTH)
-            : Buffer.concat([tail, chunk]).subarray(-TAIL_LENGTH)
-        tap.observe(chunk)
-      },
-      isWhole: (ended) => {
-        isWhole = tap.isWhole(ended)
-        return isWhole
-      },
-      ...(isEvents && { brokenOff: () => brokenOffEvent(granted.target.endpoint, body.errored, tail, id) }),
-    },
-    report: () => ({
-      ...judgedReport(answered, tap.read(isWhole), facts, means),
-      ...(screen?.quoted && { failed: true, reason: 'provider_failed', cause: secretQuotedError() }),
-    }),
-  }
-}
-
-const isTold = (answered: ProviderAnswer): answered is ProviderAnswer & { told: ToldRequest } =>
-  answered.told !== null
-
-/** Passes on the answer of a translated request, in the caller's wire. */
-async function tellOn(
-  answered: ProviderAnswer & { readonly told: ToldRequest },
-  facts: LlmFacts,
-  means: LlmDependencies,
-): Promise<Reply> {
-  const { target, answer, told } = answered
-  const { status, headers: stated } = answer
-  if (status >= 300) return refuseWith(failureOfRefusal(answered, means.secrets), answered)
-  const { usage, outcome } = DIALECT_BY_NAME[DIALECT_OF_WIRE[told.to]]
-  const tap = answerTap(
-    { usage, outcome },
-    stated['content-type'] ?? '',
-    stated['content-encoding'],
-    facts.held,
-  )
-  const { headers, body, failure } = await tellAnswer(answered, facts, tap)
-  const report = (): CallReport => {
-    const cause = failure()
-    const judged = judgedReport(answered, tap.read(tap.isWhole(true)), facts, means)
-    return { ...judged, ...(cause && { failed: true, reason: 'provider_failed', cause }) }
-  }
-  return {
-    status,
-    headers: {
-      ...responseHeaders(stated, target.headers.returns),
-      ...headers,
-      'x-sallyport-translated': translationHeader(told),
-    },
-    ...(body !== undefined && { body }),
-    report,
-  }
-}
-
-/** Reports an answer, the failure that it tells of, and why its counts are not known. */
-function judgedReport(
-  answered: ProviderAnswer,
-  { usage, tokensUnknown, fault }: AnswerReading,
-  facts: LlmFacts,
-  means: LlmDependencies,
-): CallReport {
-  const report = comparedReport(answered, usage, facts, means)
-  const unknown = facts.granted.target.endpoint.isFree ? null : tokensUnknown
-  if (!fault && !unknown) return report
-  const code = fault?.code ?? null
-  const isQuoting = code !== null && quotesSecret(means.secrets, Buffer.from(code))
-  return {
-    ...report,
-    ...(fault && { failed: true, reason: 'provider_failed' }),
-    detail: {
-      ...report.detail,
-      ...(code !== null && !isQuoting && { error_code: code }),
-      ...(unknown && { tokens_unknown: unknown }),
-    },
-  }
-}
-
-/** Reports an answer, and tells whether the model that gave it is the one that was asked for. */
-function comparedReport(
-  answered: ProviderAnswer,
-  stated: ProviderUsage,
-  facts: LlmFacts,
-  { modelMismatches }: LlmDependencies,
-): CallReport {
-  const usage = withoutQuotes(stated, answered.target)
-  const { id, at } = facts
-  const report = reportOf(answered, usage, facts)
-  const { provider, model: asked } = answered.target
-  const { upstream_model: named = asked } = usage
-  if (asked === null || named === null || named === asked || isRequestedModel(provider, asked, named))
-    return report
-  modelMismatches.note({ provider: provider.name, asked, answered: named, at, requestId: id })
-  return { ...report, detail: { ...report.detail, model_differs: true } }
-}
-
-/** Leaves out the words of a provider if one quotes a secret, which no row may hold. */
-function withoutQuotes(
-  usage: ProviderUsage,
-  { model, headers: { credentials } }: ProviderTarget,
-): ProviderUsage {
-  const { upstream_model: named, service_tier: tier, speed, geo, further, ...counts } = usage
-  const words = [
-    named === model ? undefined : named,
-    tier,
-    speed,
-    geo,
-    ...(further ?? []).map((one) => one.model),
-  ]
-    .filter((word) => word !== undefined)
-    .join('\n')
-  return words === '' || !quotesSecret(credentials, Buffer.from(words)) ? usage : counts
-}
-
-function reportOf(
-  { target, answer, told, failed, waitedMs, cameAt }: ProviderAnswer,
-  usage: ProviderUsage,
-  { commitments }: Pick<LlmFacts, 'commitments'>,
-): CallReport {
-  const { status, headers, body, firstByteMs } = answer
-  // A stream has come for as long as it was passed on.
-  const streamedMs = Buffer.isBuffer(body) ? 0 : performance.now() - cameAt
-  const requestId = requestIdOf(headers)
-  const { name } = target.provider
-  return {
-    provider: name,
-    timing: { firstByteMs, upstreamMs: waitedMs + streamedMs },
-    detail: {
-      upstream_status: status,
-      ...(requestId !== null && { upstream_request_id: requestId }),
-      attempts: [...failed, { provider: name, status }],
-      ...(told && { translated: translationOf(told, commitments) }),
-      ...usage,
-    },
-  }
-}
-
-/** Makes a row's account of a translation: it commits to what was sent, as to the body that came. */
-const translationOf = (
-  { from, to, body, dropped, carried }: ToldRequest,
-  commitments: LlmFacts['commitments'],
-): JsonObject => ({
-  ...{ from, to, dropped: [...dropped], carried: [...carried] },
-  ...{ sent_sha256: commitments.of('sent_sha256', body), sent_bytes: body.length },
-})

@@ -13,7 +13,7 @@ import type { Reply } from '../http/reply.ts'
 import { type BareRoute, gatedRoute, openRoute, withRouteDoc } from '../http/route.ts'
 import type { DialectEndpoint } from './dialects/dialect.ts'
 import { LLM_ENDPOINTS, type LlmEndpoint } from './dialects/registry.ts'
-import type { LlmFacts } from './handler.ts'
+import type { LlmFacts } from './llm-call.ts'
 import type { ModelHandlers } from './models.ts'
 
 interface LlmPipelines<Call extends LlmFacts & DecisionFacts, Known extends Arrival> {

@@ -4,8 +4,11 @@ import {
   SecretScreen,
   type SecretTraces,
 } from '../../plugins/secrets/traces.ts'
-import type { AnswerScreen, Reply } from '../http/reply.ts'
-import type { AnswerTap } from './dialects/answer-tap.ts'
+import type { AnswerScreen, CallReport, Reply } from '../http/reply.ts'
+import { type AnswerTap, answerTap } from './dialects/answer-tap.ts'
+import { DIALECT_BY_NAME, DIALECT_OF_WIRE } from './dialects/registry.ts'
+import type { LlmDependencies, LlmFacts } from './llm-call.ts'
+import { judgedReport } from './passed-answer.ts'
 import { failureOfError, type ProviderFailure, unusableAnswer } from './refusals.ts'
 import {
   failedOf,
@@ -18,20 +21,54 @@ import {
 import type { AnswerTranslator } from './translate/answer.ts'
 import type { ToldRequest } from './translate/call.ts'
 import { readWholeBody } from './upstream/answer.ts'
-import { isEventStream } from './upstream/headers.ts'
+import { isEventStream, responseHeaders } from './upstream/headers.ts'
 import { readProviderWords } from './upstream/words.ts'
 
 /** Bytes. A longer answer that is no stream is not translated. */
 const MAX_TOLD_ANSWER = 2 * 1024 * 1024
 
 /** An answer that is told in the caller's wire. */
-export type ToldAnswer = Pick<Reply, 'headers' | 'body'> & {
+type ToldAnswer = Pick<Reply, 'headers' | 'body'> & {
   /** The failure of an answer that has begun; null: it has none. */
   readonly failure: () => Error | null
 }
 
+/** Passes on the answer of a translated request, in the caller's wire. */
+export async function tellOn(
+  answered: ProviderAnswer & { readonly told: ToldRequest },
+  facts: LlmFacts,
+  means: LlmDependencies,
+): Promise<Reply> {
+  const { target, answer, told } = answered
+  const { status, headers: stated } = answer
+  if (status >= 300) return refuseWith(failureOfRefusal(answered, means.secrets), answered)
+  const { usage, outcome } = DIALECT_BY_NAME[DIALECT_OF_WIRE[told.to]]
+  const tap = answerTap(
+    { usage, outcome },
+    stated['content-type'] ?? '',
+    stated['content-encoding'],
+    facts.held,
+  )
+  const { headers, body, failure } = await tellAnswer(answered, facts, tap)
+  const report = (): CallReport => {
+    const cause = failure()
+    const judged = judgedReport(answered, tap.read(tap.isWhole(true)), facts, means)
+    return { ...judged, ...(cause && { failed: true, reason: 'provider_failed', cause }) }
+  }
+  return {
+    status,
+    headers: {
+      ...responseHeaders(stated, target.headers.returns),
+      ...headers,
+      'x-sallyport-translated': translationHeader(told),
+    },
+    ...(body !== undefined && { body }),
+    report,
+  }
+}
+
 /** Says what was left out and told otherwise: `messages>responses; dropped=cache,user; carried=is_error`. */
-export function translationHeader({ from, to, dropped, carried }: ToldRequest): string {
+function translationHeader({ from, to, dropped, carried }: ToldRequest): string {
   const lists = [
     ['dropped', dropped],
     ['carried', carried],
@@ -44,7 +81,7 @@ export function translationHeader({ from, to, dropped, carried }: ToldRequest): 
  * Tells a provider's answer in the caller's wire: a stream as it comes, another one whole. `tap`: observes what the
  * provider sent. Refuses with `provider_failed` one that cannot be told.
  */
-export async function tellAnswer(
+async function tellAnswer(
   answered: ProviderAnswer & { readonly told: ToldRequest },
   { held }: PassedCall,
   tap: Pick<AnswerTap, 'observe'>,
@@ -117,7 +154,7 @@ class ToldScreen implements AnswerScreen {
 const NOTHING = Buffer.alloc(0)
 
 /** The failure that a provider's own refusal of a translated request is: in our one body, with its words. */
-export function failureOfRefusal(answered: ProviderAnswer, secrets: SecretTraces): ProviderFailure {
+function failureOfRefusal(answered: ProviderAnswer, secrets: SecretTraces): ProviderFailure {
   const { answer } = answered
   const words = readProviderWords(answer, secrets).then((said) =>
     said !== null && TOO_MUCH.test(said.message ?? '') ? { ...said, code: 'context_length_exceeded' } : said,

@@ -5,7 +5,7 @@ import { CallHangup } from '../../../proxy/http/open-calls.ts'
 import { refusalReply } from '../../../proxy/http/refusal.ts'
 import type { Reply } from '../../../proxy/http/reply.ts'
 import { sendReply } from '../../../proxy/http/send.ts'
-import type { LlmFacts } from '../../../proxy/llm/handler.ts'
+import type { LlmFacts } from '../../../proxy/llm/llm-call.ts'
 import { facts } from './facts.ts'
 import { portOf } from './upstreams.ts'
 

@@ -1,0 +1,28 @@
+import type { JsonBody } from '../../plugins/json-body/json-body.ts'
+import type { CallPermit } from '../../plugins/permit.ts'
+import type { PinnedCaller } from '../../plugins/pin/pin.ts'
+import type { Arrival } from '../../plugins/plugin.ts'
+import type { SecretTraces } from '../../plugins/secrets/traces.ts'
+import type { ModelMismatches } from './answered-models.ts'
+import type { ProviderKeys } from './credentials/provider-keys.ts'
+import type { LlmTarget } from './routing.ts'
+import type { LlmUpstream } from './upstream/answer.ts'
+import type { IdempotencyKeys } from './upstream/idempotency-keys.ts'
+
+/** A granted call with its body. */
+export type LlmFacts = Arrival &
+  Pick<JsonBody, 'body' | 'spans'> &
+  Pick<PinnedCaller, 'commitments'> & { granted: CallPermit<LlmTarget> }
+
+export interface LlmServices {
+  readonly upstream: LlmUpstream
+  readonly providerKeys: Pick<ProviderKeys, 'headers' | 'refused' | 'traces'>
+  readonly idempotencyKeys: IdempotencyKeys
+  /** The name of the gateways on this database in `CDN-Loop` (RFC 8586): a token that nobody can guess. */
+  readonly loopToken: string
+  readonly modelMismatches: Pick<ModelMismatches, 'note' | 'noteUnserved'>
+}
+
+export interface LlmDependencies extends LlmServices {
+  readonly secrets: SecretTraces
+}
