@@ -34,6 +34,18 @@ export interface AnswerScreen {
   /** Returns the bytes that may be written by now; null: the answer is to be broken off. */
   readonly push: (chunk: Buffer) => Buffer | null
   readonly flush: () => Buffer
+  /**
+   * Called before the first chunk, with the means to write at a time of its own. Returns what is called when the
+   * answer has ended. Absent: it writes nothing but with chunks.
+   */
+  readonly begin?: (line: ScreenLine) => () => void
+}
+
+/** The line to the caller of an answer that a screen writes at a time of its own. */
+export interface ScreenLine {
+  readonly write: (bytes: Buffer) => void
+  /** Ends the answer before its source has: cleanly if it is whole. */
+  readonly end: () => void
 }
 
 export interface CallReport {

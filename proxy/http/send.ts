@@ -110,6 +110,7 @@ class ReplyStream {
   /** True while the client has yet to take written bytes. */
   #waits = false
   #head: NodeJS.Immediate | undefined
+  #endScreen: (() => void) | undefined
 
   constructor(
     res: ServerResponse,
@@ -125,7 +126,13 @@ class ReplyStream {
   }
 
   #begin(): void {
-    const source = this.#body.source
+    const { source, screen } = this.#body
+    this.#endScreen = screen?.begin?.({
+      write: (bytes) => {
+        if (bytes.length > 0 && !this.#over && !this.#res.writableEnded) this.#write(bytes)
+      },
+      end: () => this.#breakOff('upstream_broken'),
+    })
     // With the first chunk in one write, unless that lets the client wait for the head.
     this.#head = setImmediate(() => this.#res.flushHeaders())
     source.on('readable', () => this.#take())
@@ -250,6 +257,7 @@ class ReplyStream {
     this.#over = true
     clearImmediate(this.#head)
     this.#clearStall()
+    this.#endScreen?.()
     this.#ended(reason, this.#bytes)
   }
 

@@ -171,9 +171,10 @@ export function reportOf(
 
 /** Makes a row's account of a translation: it commits to what was sent, as to the body that came. */
 const translationOf = (
-  { from, to, body, dropped, carried }: ToldRequest,
+  { from, to, body, dropped, carried, answer }: ToldRequest,
   commitments: LlmFacts['commitments'],
 ): JsonObject => ({
   ...{ from, to, dropped: [...dropped], carried: [...carried] },
   ...{ sent_sha256: commitments.of('sent_sha256', body), sent_bytes: body.length },
+  ...(answer.isStopped && { stopped_by: 'gateway' }),
 })

@@ -4,7 +4,7 @@ import {
   SecretScreen,
   type SecretTraces,
 } from '../../plugins/secrets/traces.ts'
-import type { AnswerScreen, CallReport, Reply } from '../http/reply.ts'
+import type { AnswerScreen, CallReport, Reply, ScreenLine } from '../http/reply.ts'
 import { type AnswerTap, answerTap } from './dialects/answer-tap.ts'
 import { DIALECT_BY_NAME, DIALECT_OF_WIRE } from './dialects/registry.ts'
 import type { LlmDependencies, LlmFacts } from './llm-call.ts'
@@ -20,6 +20,7 @@ import {
 } from './refused-answer.ts'
 import type { AnswerTranslator } from './translate/answer.ts'
 import type { ToldRequest } from './translate/call.ts'
+import { AnswerTimers } from './translate/timers.ts'
 import { readWholeBody } from './upstream/answer.ts'
 import { isEventStream, responseHeaders } from './upstream/headers.ts'
 import { readProviderWords } from './upstream/words.ts'
@@ -121,11 +122,12 @@ const UNTELLABLE = {
   message: 'The answer of the provider cannot be translated: it is not whole, or not of its API.',
 }
 
-/** Translates a stream as it passes. */
+/** Translates a stream as it passes, and ends it if its provider does not. */
 class ToldScreen implements AnswerScreen {
   readonly #answer: AnswerTranslator
   readonly #screen: SecretScreen | null
   readonly #tap: Pick<AnswerTap, 'observe'>
+  #timers: AnswerTimers | null = null
 
   constructor(answer: AnswerTranslator, traces: SecretTraces, tap: Pick<AnswerTap, 'observe'>) {
     this.#answer = answer
@@ -136,7 +138,23 @@ class ToldScreen implements AnswerScreen {
   push(chunk: Buffer): Buffer | null {
     this.#tap.observe(chunk)
     const shown = this.#screen ? this.#screen.push(chunk) : chunk
-    return shown === null ? null : this.#answer.push(shown)
+    if (shown === null) return null
+    const told = this.#answer.push(shown)
+    if (told.length > 0) this.#timers?.wrote()
+    if (this.#answer.isEnding) this.#timers?.endSoon()
+    return told
+  }
+
+  begin(line: ScreenLine): () => void {
+    const timers = new AnswerTimers({
+      ping: () => line.write(this.#answer.ping()),
+      end: () => {
+        line.write(this.flush())
+        line.end()
+      },
+    })
+    this.#timers = timers
+    return () => timers.stop()
   }
 
   flush(): Buffer {

@@ -1,6 +1,6 @@
 import OpenAI from 'openai'
 import t from 'tap'
-import { caught, mockProvider, openaiOf, outcomesOf, SAID } from '../support/clients/sdk.ts'
+import { anthropicOf, caught, mockProvider, openaiOf, outcomesOf, SAID } from '../support/clients/sdk.ts'
 import { testGateway } from '../support/gateway.ts'
 import { begin, callBlock, finish, textBlock } from '../support/llm/translate.ts'
 import type { Answer } from '../support/upstream.ts'
@@ -178,6 +178,51 @@ await t.test(
     t.match(metrics, 'sallyport_translated_total{from="chat",to="messages"} 1')
   },
 )
+
+await t.test('§4 a provider that keeps its answer open does not hold the caller for long', async (t) => {
+  const gateway = await testGateway(t, {
+    files: {
+      '50-llm.yaml':
+        'plugin: llm\nproviders:\n  - {name: local, dialect: openai, speaks: [chat], server: vllm, base_url: UPSTREAM/v1, api_key: sk-only-there, models: ["*"]}\n',
+    },
+  })
+  const client = anthropicOf(t, gateway, await gateway.enroll('bot', ['llm.chat']))
+  const open = (...choices: readonly object[]): Promise<void> => {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    gateway.upstream.answer = (res) => {
+      res.setHeader('content-type', 'text/event-stream')
+      for (const choice of choices)
+        res.write(`data: ${JSON.stringify({ id: 'c', choices: [{ index: 0, ...choice }] })}\n\n`)
+      res.on('close', resolve)
+    }
+    return promise
+  }
+  const said = { delta: { role: 'assistant', content: 'a STOP b' } }
+  const request = { model, messages, max_tokens: 5 }
+  const ended = open(said, { delta: {}, finish_reason: 'stop' })
+  t.match(await client.messages.stream(request).finalMessage(), {
+    content: [{ text: 'a STOP b' }],
+    ...{ stop_reason: 'end_turn', usage: { output_tokens: 0 } },
+  })
+  await ended
+  // More of them than the provider takes.
+  const stop_sequences = ['STOP', '1', '2', '3', '4']
+  const stopped = open(said)
+  t.match(await client.messages.stream({ ...request, stop_sequences }).finalMessage(), {
+    content: [{ text: 'a ' }],
+    stop_reason: 'stop_sequence',
+  })
+  await stopped
+  await gateway.close()
+  const rows = (await gateway.rows()).filter(({ detail }) => detail.upstream_status !== undefined)
+  t.match(
+    rows.map(({ status, detail }) => [status, detail.tokens_unknown, detail.translated]),
+    [
+      ['success', 'not_stated', {}],
+      ['success', 'cut_off', { stopped_by: 'gateway' }],
+    ],
+  )
+})
 
 await t.test('§4 with translate: off, such a call is refused', async (t) => {
   const gateway = await testGateway(t, { files: FILE('cache: off', 'translate: off\n') })

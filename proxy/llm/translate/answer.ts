@@ -62,6 +62,21 @@ export class AnswerTranslator {
     return this.#writer.isWhole
   }
 
+  /** True once nothing that is yet to come counts, but the provider's usage. */
+  get isEnding(): boolean {
+    return this.#isOver || this.#reader.canEnd || this.#stopWords.hasStopped
+  }
+
+  /** True if the answer was ended here, at a stop word. */
+  get isStopped(): boolean {
+    return this.#stopWords.hasStopped
+  }
+
+  /** The event or comment that says only that the answer lives; empty: it has ended. */
+  ping(): Buffer {
+    return this.#isOver ? NOTHING : Buffer.from(this.#writer.ping)
+  }
+
   /** Takes the next bytes of a stream. Returns what may be written by now. */
   push(chunk: Buffer): Buffer {
     if (this.#isOver) return NOTHING

@@ -50,6 +50,10 @@ export class ChatAnswerReader implements AnswerReader {
     this.#reading = reading
   }
 
+  get canEnd(): boolean {
+    return this.#finish !== null
+  }
+
   add({ data }: ServerEvent): readonly AnswerEvent[] {
     if (this.#isOver) return []
     if (data.trim() === '[DONE]') return this.#end('the stream ended without a reason')

@@ -24,6 +24,7 @@ interface OpenBlock {
  * kind that was not asked for is broken, as is one whose events cannot stand where they do.
  */
 export class MessagesAnswerReader implements AnswerReader {
+  readonly canEnd = false
   readonly #seal: AnswerMeans['seal']
   readonly #exact = new ExactJson()
   readonly #out: AnswerEvent[] = []

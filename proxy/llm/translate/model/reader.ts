@@ -10,6 +10,8 @@ export interface AnswerMeans {
 /** Reads an answer in no wire's words. Each throws RangeError for one that is too long. */
 export interface AnswerReader {
   readonly add: (event: ServerEvent) => readonly AnswerEvent[]
+  /** True once the answer can end without another event: its usage alone is missing, if anything. */
+  readonly canEnd: boolean
   /** The stream has ended. */
   readonly end: () => readonly AnswerEvent[]
   /** Reads an answer that is there whole. Throws SyntaxError. */

@@ -9,6 +9,7 @@ const MAX_NAME = 256
 
 /** Reads the events of a Responses stream (openai, ResponseStreamEvent) as they come. */
 export class ResponsesAnswerReader implements AnswerReader {
+  readonly canEnd = false
   readonly #reading: AnswerMeans
   readonly #out: AnswerEvent[] = []
   readonly #parts = new PartSequencer(this.#out)

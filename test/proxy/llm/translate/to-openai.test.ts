@@ -392,11 +392,45 @@ await t.test('§ stop words that the target does not take end the answer here', 
     ['some E', 'N', 'D more']
       .map((delta) => event('response.output_text.delta', { output_index: 0, content_index: 0, delta }))
       .join('')
-  const { answer } = told('messages', asked, RESPONSES)
-  const message = await read(answer.push(Buffer.from(stream)).toString())
-    .stream({ ...asked, model: 'm' } as never)
-    .finalMessage()
-  t.match(message, { content: [{ text: 'some ' }], stop_reason: 'stop_sequence', stop_sequence: 'END' })
+  const said = { content: [{ text: 'some ' }], stop_reason: 'stop_sequence', stop_sequence: 'END' }
+  const whole = event('response.output_item.done', { output_index: 0, item: { type: 'message' } })
+  const refused = event('response.failed', { response: { status: 'failed' } })
+  for (const [name, rest, usage] of [
+    ['the usage of the provider is told', whole + RESPONSES_END, { input_tokens: 12, output_tokens: 20 }],
+    ['none is stated', '', { input_tokens: 0, output_tokens: 0 }],
+    ['it fails after the stop word', refused, { input_tokens: 0, output_tokens: 0 }],
+  ] as const) {
+    const { answer } = told('messages', asked, RESPONSES)
+    const shown = answer.push(Buffer.from(stream)).toString()
+    t.match(shown, 'content_block_stop', name)
+    t.notMatch(shown, 'message_stop', `${name}: the last events wait for it`)
+    t.match([answer.isEnding, answer.isStopped, answer.isWhole], [true, true, false], name)
+    const text = shown + Buffer.concat([answer.push(Buffer.from(rest)), answer.flush()]).toString()
+    const message = await read(text)
+      .stream({ ...asked, model: 'm' } as never)
+      .finalMessage()
+    t.match(message, { ...said, usage }, name)
+    t.equal(answer.isWhole, true, name)
+  }
+})
+
+await t.test('§ a chat that has said its reason can end, with the usage that has come', async (t) => {
+  for (const [rest, tokens] of [
+    ['', 0],
+    [usage, 20],
+  ] as const) {
+    const { answer } = told('messages', ASKED, CHAT)
+    const begun = answer.push(Buffer.from(chunk({ role: 'assistant', content: 'Hi' })))
+    t.equal(answer.isEnding, false)
+    const written = [begun, answer.push(Buffer.from(chunk({}, 'stop') + rest))]
+    t.match([answer.isEnding, answer.isWhole], [true, false])
+    const text = Buffer.concat([...written, answer.ping(), answer.flush()]).toString()
+    const message = await read(text)
+      .stream({ ...ASKED, model: 'm' } as never)
+      .finalMessage()
+    t.match(message, { stop_reason: 'end_turn', usage: { output_tokens: tokens } })
+    t.equal(answer.ping().length, 0, 'nothing is written after its end')
+  }
 })
 
 await t.test('§ whole answers are told, and what is none is not', async (t) => {
