@@ -35,6 +35,7 @@ export type CarriedName =
   | 'max_tokens_set'
   | 'invalid_arguments'
   | 'allowed_tools'
+  | 'tool_changes'
 
 /** Losses: the model is told something else, or may do something else. Refused unless an operator accepts it. */
 export const LOSS_NAMES = [

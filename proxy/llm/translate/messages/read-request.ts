@@ -3,7 +3,6 @@ import { effortOf, effortOfBudget } from '../effort.ts'
 import type { TranslationNotes } from '../losses.ts'
 import type { RequestReading } from '../model/reading.ts'
 import type {
-  ContentPart,
   ExtraParameter,
   ModelRequest,
   ReasoningEffort,
@@ -13,10 +12,11 @@ import type {
 } from '../model/request.ts'
 import type { ToolNames } from '../names.ts'
 import { numberOf } from '../request/exact-json.ts'
-import { MESSAGES, MESSAGES_BLOCKS, MESSAGES_TOOLS } from '../request/fields.ts'
+import { MESSAGES, MESSAGES_TOOLS } from '../request/fields.ts'
 import { type MemberClasses, MemberReader, noteKind } from '../request/members.ts'
 import { defineTool, readId } from '../request/tools.ts'
 import { TurnBuilder } from '../request/turns.ts'
+import { MessageContentReader } from './read-content.ts'
 
 /** The line of Claude Code about its own billing: another one in each request, it defeats every prefix cache. */
 const ATTRIBUTION = 'x-anthropic-billing-header:'
@@ -34,26 +34,38 @@ class MessagesRequestReader {
   readonly #reading: RequestReading
   readonly #notes: TranslationNotes
   readonly #names: ToolNames
+  readonly #content: MessageContentReader
   readonly #turns = new TurnBuilder()
   readonly #tools: ToolDefinition[] = []
+  /** The target's names of tools that are no longer available at the end. */
+  readonly #withdrawn = new Set<string>()
+  /** The effort that the last system message states; null: none does. */
+  #laterEffort: ReasoningEffort | null = null
 
   constructor(body: unknown, reading: RequestReading) {
     this.#reading = reading
     this.#notes = reading.notes
     this.#names = reading.names
+    this.#content = new MessageContentReader(reading)
     this.#request = this.#of(body, MESSAGES.request, '')
   }
 
   read(): ModelRequest {
     const request = this.#request
-    for (const [index, one] of (request.list('tools') ?? []).entries()) this.#readTool(one, `tools[${index}]`)
+    for (const [index, one] of (request.list('tools') ?? []).entries())
+      this.#tools.push(...this.#readTool(one, `tools[${index}]`))
     this.#turns.addSystem(this.#systemTexts())
     const messages = request.list('messages') ?? []
-    for (const [index, one] of messages.entries()) this.#readMessage(one, `messages[${index}]`)
+    const lastUser = messages.findLastIndex((one) => isObject(one) && one.role === 'user')
+    for (const [index, one] of messages.entries())
+      if (isObject(one) && one.role === 'system')
+        this.#readSystem(one, `messages[${index}]`, index > lastUser)
+      else this.#readMessage(one, `messages[${index}]`)
     const { effort, form } = this.#output()
-    const { choice, parallelCalls } = this.#choice()
+    const tools = this.#tools.filter(({ name }) => !this.#withdrawn.has(name))
+    const { choice, parallelCalls } = this.#choice(tools)
     return {
-      ...{ system: this.#turns.system, turns: this.#turns.turns, tools: this.#tools, choice, parallelCalls },
+      ...{ system: this.#turns.system, turns: this.#turns.turns, tools, choice, parallelCalls },
       maxTokens: request.number('max_tokens'),
       stopWords: this.#stopWords(),
       temperature: request.number('temperature'),
@@ -86,13 +98,11 @@ class MessagesRequestReader {
   #output(): { readonly effort: ReasoningEffort | null; readonly form: UnknownRecord | null } {
     const stated = this.#request.object('output_config')
     const output = stated && this.#of(stated, MESSAGES.output, 'output_config')
-    const word = output?.value('effort')
-    const effort = effortOf(word)
-    if (word !== undefined && effort === undefined) output?.unknown('effort')
+    const effort = this.#laterEffort ?? (output && readEffort(output))
     const format = output?.object('format') ?? null
     const form = format && this.#of(format, MESSAGES.format, 'output_config.format')
     if (form && form.text('type') !== 'json_schema') form.unknown('type')
-    return { effort: this.#thinking() ?? effort ?? null, form: form?.object('schema') ?? null }
+    return { effort: this.#thinking() ?? effort, form: form?.object('schema') ?? null }
   }
 
   /** Reads thinking that says more than the effort does; null: it does not. */
@@ -112,25 +122,19 @@ class MessagesRequestReader {
   #systemTexts(): TextPart[] {
     const system = this.#request.value('system')
     if (system === undefined) return []
-    return this.#texts(system, 'system').filter(({ text }) => {
+    return this.#content.texts(system, 'system').filter(({ text }) => {
       const isAttribution = text.startsWith(ATTRIBUTION)
       if (isAttribution) this.#notes.hint('attribution')
       return !isAttribution
     })
   }
 
-  #texts(content: unknown, at: string): TextPart[] {
-    const parts = this.#parts(content, at)
-    const texts = parts.filter((part) => part.kind === 'text')
-    if (texts.length < parts.length) this.#notes.never('unknown', at)
-    return texts
-  }
-
-  #readTool(one: unknown, at: string): void {
+  /** Returns the tool; none if it is not the caller's own. */
+  #readTool(one: unknown, at: string): readonly ToolDefinition[] {
     const type = isObject(one) ? (one.type ?? 'custom') : null
     if (type !== 'custom') {
       noteKind(typeof type === 'string' ? type.replace(/_\d{8}$/, '') : type, MESSAGES_TOOLS, at, this.#notes)
-      return
+      return []
     }
     const tool = this.#of(one, MESSAGES.tool, at)
     if (tool.value('input_examples') !== undefined)
@@ -143,20 +147,77 @@ class MessagesRequestReader {
       strict: tool.flag('strict'),
     }
     const named = { name: tool.needed('name'), namespace: null, isCustom: false }
-    this.#tools.push(defineTool(named, facts, this.#names, this.#notes))
+    return [defineTool(named, facts, this.#names, this.#notes)]
   }
 
   #readMessage(one: unknown, at: string): void {
     const message = this.#of(one, MESSAGES.message, at)
     const role = message.text('role')
     const content = message.value('content')
-    if (role === 'system') this.#turns.addSystem(this.#texts(content, message.field('content')))
-    else if (role !== 'user' && role !== 'assistant') message.unknown('role')
+    if (role !== 'user' && role !== 'assistant') message.unknown('role')
     else if (typeof content === 'string') this.#addText(role, content)
     else if (!Array.isArray(content)) message.unknown('content')
     else
       for (const [index, block] of content.entries())
         this.#readBlock(block, role, `${message.field('content')}[${index}]`)
+  }
+
+  /** Reads a system message among the others. `isLast`: no message of the user follows it. */
+  #readSystem(one: UnknownRecord, at: string, isLast: boolean): void {
+    const message = this.#of(one, MESSAGES.systemMessage, at)
+    const until = message.text('clear_at') ?? 'never'
+    if (until !== 'never' && until !== 'next_user_message') message.unknown('clear_at')
+    const output = message.object('output_config')
+    const effort =
+      output && readEffort(this.#of(output, MESSAGES.systemOutput, message.field('output_config')))
+    this.#laterEffort = effort ?? this.#laterEffort
+    const isShown = until === 'never' || isLast
+    const parts = this.#systemParts(message, isShown)
+    if (parts.length > 0) this.#turns.addSystem(parts)
+  }
+
+  /** A message that is no longer shown still changes tools. */
+  #systemParts(message: MemberReader, isShown: boolean): TextPart[] {
+    const content = message.value('content')
+    const at = message.field('content')
+    if (content === undefined && message.value('output_config') !== undefined) return []
+    if (!Array.isArray(content)) return isShown ? this.#content.texts(content, at) : []
+    return content.flatMap((block: unknown, index) => {
+      const place = `${at}[${index}]`
+      const type = isObject(block) ? block.type : null
+      if (type === 'tool_addition' || type === 'tool_removal')
+        return this.#readToolChange(this.#of(block, MESSAGES.toolChange, place), type === 'tool_addition')
+      const texts = this.#content.texts([block], at)
+      return isShown ? texts : []
+    })
+  }
+
+  #readToolChange(change: MemberReader, isAddition: boolean): TextPart[] {
+    const name = this.#changedTool(change, isAddition)
+    if (name === null) return []
+    this.#notes.carry('tool_changes')
+    if (isAddition) this.#withdrawn.delete(name)
+    else this.#withdrawn.add(name)
+    return [{ kind: 'text', text: `[tool ${name} is ${isAddition ? 'available' : 'no longer available'}]` }]
+  }
+
+  /** Returns the target's name of a tool that is added or withdrawn; null: it is none of the caller's own. */
+  #changedTool(change: MemberReader, isAddition: boolean): string | null {
+    const stated = this.#of(change.value('tool'), MESSAGES.changedTool, change.field('tool'))
+    const type = stated.text('type')
+    if (type === 'tool_definition' && isAddition) {
+      const [tool] = this.#readTool(stated.value('definition'), stated.field('definition'))
+      if (!tool) return null
+      const before = this.#tools.findIndex(({ name }) => name === tool.name)
+      if (before < 0) this.#tools.push(tool)
+      else this.#tools[before] = tool
+      return tool.name
+    }
+    const name = this.#names.nameOf({ name: stated.text('name') ?? '', namespace: null })
+    if (type === 'tool_reference' && this.#tools.some((tool) => tool.name === name)) return name
+    const isHosted = type === 'mcp_tool_reference' || type === 'mcp_toolset_reference'
+    this.#notes.never(isHosted ? 'hosted_servers' : 'unknown', stated.at)
+    return null
   }
 
   #addText(role: 'user' | 'assistant', text: string): void {
@@ -170,7 +231,7 @@ class MessagesRequestReader {
     else if (type === 'tool_result' && role === 'user') this.#readResult(this.#of(block, MESSAGES.result, at))
     else if (type === 'thinking' || type === 'redacted_thinking') this.#readThinking(block)
     else {
-      const parts = this.#part(block, at)
+      const parts = this.#content.part(block, at)
       if (role === 'user') this.#turns.addUser(parts)
       else this.#turns.addAssistant(...parts.filter((part) => part.kind === 'text'))
     }
@@ -191,7 +252,7 @@ class MessagesRequestReader {
 
   #readResult(result: MemberReader): void {
     const content = result.value('content')
-    const parts = content === undefined ? [] : this.#parts(content, result.field('content'))
+    const parts = content === undefined ? [] : this.#content.parts(content, result.field('content'))
     const isError = result.flag('is_error') === true
     if (isError) this.#notes.carry('is_error')
     this.#turns.addResult({ id: readId(result.needed('tool_use_id'), this.#notes), parts, isError })
@@ -204,75 +265,27 @@ class MessagesRequestReader {
     else this.#notes.hint('foreign_reasoning')
   }
 
-  #parts(content: unknown, at: string): ContentPart[] {
-    if (typeof content === 'string') return [{ kind: 'text', text: content }]
-    if (Array.isArray(content))
-      return content.flatMap((block: unknown, index) => this.#part(block, `${at}[${index}]`))
-    this.#notes.never('unknown', at)
-    return []
-  }
-
-  #part(block: unknown, at: string): ContentPart[] {
-    const type = isObject(block) ? block.type : null
-    if (type === 'text') {
-      const text = this.#of(block, MESSAGES.text, at)
-      if ((text.list('citations') ?? []).length > 0) this.#notes.lose('citations', text.field('citations'))
-      return [{ kind: 'text', text: text.needed('text') }]
-    }
-    if (type === 'image') return this.#media('image', this.#of(block, MESSAGES.image, at))
-    if (type === 'document') return this.#document(this.#of(block, MESSAGES.document, at))
-    if (type === 'search_result') return this.#searchResult(this.#of(block, MESSAGES.searchResult, at))
-    if (type === 'tool_reference') {
-      this.#notes.carry('tool_reference')
-      const name = this.#of(block, MESSAGES.toolReference, at).needed('tool_name')
-      return [{ kind: 'text', text: `[tool ${this.#names.nameOf({ name, namespace: null })} is available]` }]
-    }
-    noteKind(type, MESSAGES_BLOCKS, at, this.#notes)
-    return []
-  }
-
-  #searchResult(result: MemberReader): ContentPart[] {
-    this.#notes.carry('document_text')
-    if (result.value('citations') !== undefined) this.#notes.lose('citations', result.field('citations'))
-    const texts = this.#texts(result.value('content'), result.field('content'))
-    return [{ kind: 'text', text: `${result.needed('title')} (${result.needed('source')})` }, ...texts]
-  }
-
-  #document(document: MemberReader): ContentPart[] {
-    const citations = document.object('citations')
-    if (citations && citations.enabled === true) this.#notes.lose('citations', document.field('citations'))
-    const context = document.text('context')
-    const parts = this.#media('document', document)
-    return context === null ? parts : [{ kind: 'text', text: context }, ...parts]
-  }
-
-  #media(kind: 'image' | 'document', block: MemberReader): ContentPart[] {
-    const source = this.#of(block.object('source'), MESSAGES.source, block.field('source'))
-    const title = kind === 'document' ? block.text('title') : null
-    const type = source.text('type')
-    if (type === 'base64')
-      return [{ kind, type: source.needed('media_type'), data: source.needed('data'), title }]
-    if (type === 'url') return [{ kind, type: null, url: source.needed('url'), title }]
-    if (type === 'text') return [{ kind, type: 'text/plain', text: source.needed('data'), title }]
-    if (type === 'content') return this.#parts(source.value('content'), source.field('content'))
-    this.#notes.never(type === 'file' ? 'provider_state' : 'unknown', source.at)
-    return []
-  }
-
-  #choice(): Pick<ModelRequest, 'choice' | 'parallelCalls'> {
+  #choice(tools: readonly ToolDefinition[]): Pick<ModelRequest, 'choice' | 'parallelCalls'> {
     const stated = this.#request.object('tool_choice')
     if (!stated) return { choice: null, parallelCalls: null }
     const choice = this.#of(stated, MESSAGES.choice, 'tool_choice')
     const parallelCalls = choice.flag('disable_parallel_tool_use') === true ? false : null
-    return { choice: this.#chosen(choice), parallelCalls }
+    return { choice: this.#chosen(choice, tools), parallelCalls }
   }
 
-  #chosen(choice: MemberReader): ToolChoice | null {
+  #chosen(choice: MemberReader, tools: readonly ToolDefinition[]): ToolChoice | null {
     const kind = choice.text('type')
     if (kind === 'auto' || kind === 'any' || kind === 'none') return { kind }
     const name = this.#names.nameOf({ name: choice.text('name') ?? '', namespace: null })
-    if (kind === 'tool' && this.#tools.some((tool) => tool.name === name)) return { kind, name }
+    if (kind === 'tool' && tools.some((tool) => tool.name === name)) return { kind, name }
     this.#notes.never('tool_choice', 'tool_choice')
     return null
   }
+}
+
+function readEffort(output: MemberReader): ReasoningEffort | null {
+  const word = output.value('effort')
+  const effort = effortOf(word)
+  if (word !== undefined && effort === undefined) output.unknown('effort')
+  return effort ?? null
 }

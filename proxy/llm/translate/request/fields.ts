@@ -285,8 +285,17 @@ export const MESSAGES = {
   },
   output: { effort: 'read', format: 'read', task_budget: hint('thinking_budget') },
   format: { type: 'read', schema: 'read' },
-  thinking: { type: 'read', budget_tokens: 'read', display: hint('include') },
+  thinking: {
+    type: 'read',
+    budget_tokens: 'read',
+    display: hint('include'),
+    block_binding: hint('foreign_reasoning'),
+  },
   message: { role: 'read', content: 'read' },
+  systemMessage: { role: 'read', content: 'read', clear_at: 'read', output_config: 'read' },
+  systemOutput: { effort: 'read' },
+  toolChange: { ...cached, type: 'read', tool: 'read' },
+  changedTool: { type: 'read', name: 'read', definition: 'read', server_name: 'read' },
   text: { ...cached, type: 'read', text: 'read', citations: 'read' },
   image: { ...cached, type: 'read', source: 'read', transformations: never('unsupported') },
   document: { ...cached, type: 'read', source: 'read', citations: 'read', context: 'read', title: 'read' },
@@ -342,19 +351,26 @@ export const MESSAGES = {
 /** Blocks of a Messages request that are none of the caller's own, and why they are not told. */
 export const MESSAGES_BLOCKS: MemberClasses = {
   server_tool_use: loss('hosted_tools'),
+  advisor_tool_result: loss('hosted_tools'),
   web_search_tool_result: loss('hosted_tools'),
   web_fetch_tool_result: loss('hosted_tools'),
   code_execution_tool_result: loss('hosted_tools'),
   bash_code_execution_tool_result: loss('hosted_tools'),
   text_editor_code_execution_tool_result: loss('hosted_tools'),
   tool_search_tool_result: loss('hosted_tools'),
+  mcp_tool_use: never('hosted_servers'),
+  mcp_tool_result: never('hosted_servers'),
+  mcp_tool_listing: never('hosted_servers'),
   container_upload: never('provider_state'),
+  compaction: never('provider_state'),
+  fallback: never('unsupported'),
 }
 
 /** Tools of a Messages request that are none of the caller's own, without the date of their version. */
 export const MESSAGES_TOOLS: MemberClasses = {
   web_search: loss('hosted_tools'),
   web_fetch: loss('hosted_tools'),
+  advisor: loss('hosted_tools'),
   code_execution: loss('hosted_tools'),
   tool_search_tool_bm25: loss('hosted_tools'),
   tool_search_tool_regex: loss('hosted_tools'),

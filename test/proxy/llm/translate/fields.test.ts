@@ -1,10 +1,21 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { CHAT, ITEMS, RESPONSES, TOOLS } from '../../../../proxy/llm/translate/request/fields.ts'
+import {
+  CHAT,
+  ITEMS,
+  MESSAGES,
+  MESSAGES_BLOCKS,
+  MESSAGES_TOOLS,
+  RESPONSES,
+  TOOLS,
+} from '../../../../proxy/llm/translate/request/fields.ts'
 import type { MemberClasses } from '../../../../proxy/llm/translate/request/members.ts'
 
-const sdk = (path: string): string =>
-  readFileSync(new URL(import.meta.resolve(`openai/resources/${path}`).replace(/\.m?js$/, '.d.ts')), 'utf8')
+const sdk = (path: string, vendor = 'openai'): string =>
+  readFileSync(
+    new URL(import.meta.resolve(`${vendor}/resources/${path}`).replace(/\.m?js$/, '.d.ts')),
+    'utf8',
+  )
 
 /** Lists the members of an interface, by the text of its types. */
 function membersOf(text: string, name: string): readonly string[] {
@@ -22,6 +33,7 @@ function membersOf(text: string, name: string): readonly string[] {
 const chat = sdk('chat/completions/completions')
 const responses = sdk('responses/responses')
 const shared = sdk('shared')
+const messages = sdk('beta/messages/messages', '@anthropic-ai/sdk')
 
 const OBJECTS: readonly (readonly [name: string, text: string, classes: MemberClasses])[] = [
   ['ChatCompletionCreateParamsBase', chat, CHAT.request],
@@ -56,6 +68,24 @@ const OBJECTS: readonly (readonly [name: string, text: string, classes: MemberCl
   ['Reasoning', shared, RESPONSES.effort],
   ['ResponseTextConfig', responses, RESPONSES.textConfig],
   ['ResponseFormatTextJSONSchemaConfig', responses, RESPONSES.form],
+  ['MessageCreateParamsBase', messages, MESSAGES.request],
+  ['BetaOutputConfig', messages, MESSAGES.output],
+  ['BetaUserMessageParam', messages, MESSAGES.message],
+  ['BetaAssistantMessageParam', messages, MESSAGES.message],
+  ['BetaSystemMessageParam', messages, MESSAGES.systemMessage],
+  ['BetaSystemMessageOutputConfig', messages, MESSAGES.systemOutput],
+  ['BetaRequestToolAdditionBlock', messages, MESSAGES.toolChange],
+  ['BetaRequestToolRemovalBlock', messages, MESSAGES.toolChange],
+  ['BetaTextBlockParam', messages, MESSAGES.text],
+  ['BetaImageBlockParam', messages, MESSAGES.image],
+  ['BetaRequestDocumentBlock', messages, MESSAGES.document],
+  ['BetaSearchResultBlockParam', messages, MESSAGES.searchResult],
+  ['BetaToolReferenceBlockParam', messages, MESSAGES.toolReference],
+  ['BetaToolUseBlockParam', messages, MESSAGES.call],
+  ['BetaToolResultBlockParam', messages, MESSAGES.result],
+  ['BetaTool', messages, MESSAGES.tool],
+  ['BetaThinkingConfigEnabled', messages, MESSAGES.thinking],
+  ['BetaThinkingConfigAdaptive', messages, MESSAGES.thinking],
 ]
 
 await t.test('§ each member that the SDKs can send has a class', async (t) => {
@@ -89,9 +119,18 @@ const READ_ITEMS = [
   'reasoning',
 ]
 
-await t.test('§ each kind of tool and of item that the SDK can send has a class', async (t) => {
-  const unknown = (union: string, classes: MemberClasses, read: readonly string[]) =>
-    kindsOf(responses, union).filter((kind) => !Object.hasOwn(classes, kind) && !read.includes(kind))
+const READ_BLOCKS = [
+  ...['text', 'image', 'document', 'search_result', 'thinking', 'redacted_thinking', 'tool_use'],
+  ...['tool_result', 'tool_addition', 'tool_removal'],
+]
+
+await t.test('§ each kind of tool and of item that the SDKs can send has a class', async (t) => {
+  const unknown = (union: string, classes: MemberClasses, read: readonly string[], of = responses) =>
+    kindsOf(of, union)
+      .map((kind) => kind.replace(/_\d{8}$/, ''))
+      .filter((kind) => !Object.hasOwn(classes, kind) && !read.includes(kind))
   t.same(unknown('ResponseInputItem', ITEMS, READ_ITEMS), [], 'items')
   t.same(unknown('Tool', TOOLS, ['function', 'custom', 'namespace']), [], 'tools')
+  t.same(unknown('BetaContentBlockParam', MESSAGES_BLOCKS, READ_BLOCKS, messages), [], 'blocks')
+  t.same(unknown('BetaToolUnion', MESSAGES_TOOLS, ['custom'], messages), [], 'tools of Messages')
 })

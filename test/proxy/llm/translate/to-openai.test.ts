@@ -138,6 +138,111 @@ await t.test('§ a Messages request is told to Responses', async (t) => {
   })
 })
 
+/** A system message among others, as the beta of the Messages API has it. */
+const later = (content: unknown, more: object = {}) => ({ role: 'system', content, ...more })
+const asks = (content: string) => ({ role: 'user', content })
+const change = (type: 'tool_addition' | 'tool_removal', tool: object) => ({ type, tool })
+const named = (name: string) => ({ type: 'tool_reference', name })
+const defined = (name: string) => ({ type: 'tool_definition', definition: { name, input_schema: {} } })
+
+await t.test(
+  '§ a later system message stands until its time is over; its effort counts if it is the last',
+  async (t) => {
+    const once = { clear_at: 'next_user_message' }
+    const effort = (word: string) => ({ output_config: { effort: word } })
+    const of = (messages: readonly object[], more: object = {}) =>
+      sentOf(messagesOf(messages, more), { ...CHAT, laterSystem: 'in_place' })
+    const messages = [
+      asks('a'),
+      later('gone', { ...once, ...effort('high') }),
+      asks('b'),
+      later('kept', once),
+    ]
+    t.same(of([...messages, later('always', { clear_at: 'never' })], effort('low')), {
+      messages: [asks('a'), asks('b'), later('kept'), later('always')].toSpliced(0, 2, {
+        role: 'user',
+        content: [
+          { type: 'text', text: 'a' },
+          { type: 'text', text: 'b' },
+        ],
+      }),
+      ...{ max_tokens: 100, reasoning_effort: 'high' },
+    })
+    t.match(of([...messages, { role: 'system', ...effort('max') }]), { reasoning_effort: 'max' })
+    t.match(of(messages, { thinking: { type: 'disabled' } }), { reasoning_effort: 'none' })
+    for (const [field, message] of [
+      ['messages[1].clear_at', later('a', { clear_at: 'tomorrow' })],
+      ['messages[1].output_config.effort', later('a', effort('most'))],
+      ['messages[1].content', { role: 'system' }],
+      ['messages[1].clear_at', { ...asks('b'), ...once }],
+    ] as const)
+      t.match(translated('messages', messagesOf([asks('a'), message]), CHAT), [{ field, loss: 'unknown' }])
+  },
+)
+
+await t.test(
+  '§ tools that come and go are said in text, and those in force at the end are told',
+  async (t) => {
+    const tools = ['read', 'write', 'find'].map((name) => ({ name, input_schema: {} }))
+    const messages = [
+      asks('a'),
+      later([
+        { type: 'text', text: 'from now on' },
+        change('tool_removal', named('read')),
+        change('tool_removal', named('find')),
+      ]),
+      asks('b'),
+      later(
+        [
+          change('tool_addition', named('find')),
+          change('tool_addition', defined('new')),
+          { type: 'text', text: 'gone' },
+        ],
+        { clear_at: 'next_user_message' },
+      ),
+      asks('c'),
+    ]
+    const made = told('messages', messagesOf(messages, { tools }), CHAT)
+    const sent = JSON.parse(made.body)
+    t.same(
+      sent.tools.map((tool: { function: { name: string } }) => tool.function.name),
+      ['write', 'find', 'new'],
+    )
+    t.same(
+      sent.messages.map(({ content }: { content: string }) => content),
+      [
+        ...['a', 'from now on', '[tool read is no longer available]', '[tool find is no longer available]'],
+        ...['b', '[tool find is available]', '[tool new is available]', 'c'],
+      ],
+    )
+    t.match(made.carried, ['system_as_user', 'tool_changes'])
+    for (const [loss, field, one] of [
+      ['unknown', 'messages[1].content[0].tool', change('tool_addition', named('nobody'))],
+      ['unknown', 'messages[1].content[0].tool', change('tool_removal', defined('new'))],
+      [
+        'hosted_servers',
+        'messages[1].content[0].tool',
+        change('tool_removal', { type: 'mcp_toolset_reference', server_name: 's' }),
+      ],
+      [
+        'client_tools',
+        'messages[1].content[0].tool.definition',
+        change('tool_addition', {
+          type: 'tool_definition',
+          definition: { type: 'bash_20250124', name: 'bash' },
+        }),
+      ],
+    ] as const)
+      t.same(translated('messages', messagesOf([asks('a'), later([one])], { tools }), CHAT), [
+        { field, loss },
+      ])
+    const choice = { tools, tool_choice: { type: 'tool', name: 'read' } }
+    t.same(translated('messages', messagesOf(messages, choice), CHAT), [
+      { field: 'tool_choice', loss: 'tool_choice' },
+    ])
+  },
+)
+
 await t.test('§ what OpenAI’s wires have, they tell each other', async (t) => {
   const chat = {
     model: 'm',
