@@ -98,8 +98,8 @@ rehearse: ready ## show what a change would have done, before it is made: make r
 connect: ready ## the sidecar of an agent: make connect IDENTITY=agents/my-agent [PORT=8787]
 	@exec node --disable-sigusr1 scripts/sallyport.ts connect --identity "$(IDENTITY)" --port "$(or $(PORT),8787)"
 
-env: ready ## print the settings for common clients: make env IDENTITY=agents/my-agent [PORT=8787]
-	@exec node scripts/sallyport.ts env $(if $(IDENTITY),--identity "$(IDENTITY)") --port "$(or $(PORT),8787)"
+env: ready ## print the settings for common clients: make env IDENTITY=agents/my-agent [MODEL=NAME] [PORT=8787]
+	@exec node scripts/sallyport.ts env $(if $(IDENTITY),--identity "$(IDENTITY)") $(if $(MODEL),--model "$(MODEL)") --port "$(or $(PORT),8787)"
 
 sallyport: ready ## any verb of the command line: make sallyport ARGS="export-audit --help", ARGS=--help
 	@exec node scripts/sallyport.ts $(ARGS)

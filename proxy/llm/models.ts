@@ -5,14 +5,21 @@ import { jsonReply, type Reply } from '../http/reply.ts'
 import { isModelListReadable, type ModelCatalogue } from './catalogue.ts'
 import type { ListedModel, ModelListFormat, OfferedModel } from './dialects/dialect.ts'
 import { type ApiWire, DIALECTS } from './dialects/registry.ts'
-import type { LlmOptions, LlmProvider } from './options.ts'
-import { compileGlob, modelNameFault, providersOf } from './routing.ts'
+import { type LlmOptions, type LlmProvider, translatedBy } from './options.ts'
+import { compileGlob, modelNameFault, providersOf, targetsOf } from './routing.ts'
+import type { LossName } from './translate/losses.ts'
 import { TOLD_IN } from './translate/wires.ts'
+
+import { hasCredentials } from './upstream/headers.ts'
 
 /** The way in which calls of an API reach a model. */
 type WireReach = 'direct' | 'translated' | 'none'
 
-import { hasCredentials } from './upstream/headers.ts'
+interface ModelReach {
+  readonly wires: Readonly<Record<ApiWire, WireReach>>
+  /** The losses that translated calls may have: those that the first provider's operator accepts. */
+  readonly lossy: readonly LossName[]
+}
 
 /** A list is an aid: nobody waits longer for the first one of a provider. ms. */
 const MAX_WAIT_MS = 3_000
@@ -27,7 +34,7 @@ interface ListedProvider {
 export interface ModelHandlers {
   readonly list: (arrival: Arrival) => Promise<Reply>
   /**
-   * GET /v1/models/{id}, and by which APIs it is reached. The segments of the path are the id. Refuses with
+   * GET /v1/models/{id}, by which APIs it is reached, and which losses are accepted. The segments of the path are the id. Refuses with
    * `model_not_found`.
    */
   readonly get: (arrival: Arrival) => Promise<Reply>
@@ -44,15 +51,19 @@ export function modelHandlers(options: LlmOptions, catalogue: ModelCatalogue): M
     .map(prepare)
   const readable = listed.map(({ provider }) => provider).filter(isModelListReadable)
   const offer = modelOffer(options, listed)
-  const route = providersOf(options)
+  const find = targetsOf(options)
   const able = new Set(listed.map(({ provider }) => provider))
-  const wiresOf = (id: string): Readonly<Record<ApiWire, WireReach>> => {
-    const spoken = new Set(route(id).flatMap((one) => (able.has(one) ? one.speaks : [])))
+  const reachOf = (id: string): ModelReach => {
+    const targets = find(id).filter(({ provider }) => able.has(provider))
+    const spoken = new Set(targets.flatMap(({ provider }) => provider.speaks))
     const isTold = (wire: ApiWire) =>
       options.translate === 'on' && TOLD_IN[wire].some((one) => spoken.has(one))
     const reached = (wire: ApiWire): WireReach =>
       spoken.has(wire) ? 'direct' : isTold(wire) ? 'translated' : 'none'
-    return { chat: reached('chat'), responses: reached('responses'), messages: reached('messages') }
+    const wires = { chat: reached('chat'), responses: reached('responses'), messages: reached('messages') }
+    const [first] = targets
+    const isTranslated = first && Object.values(wires).includes('translated')
+    return { wires, lossy: isTranslated ? translatedBy(first.provider, first.alias).accepted : [] }
   }
   const present = async (): Promise<ModelOffer> => {
     await firstReadings(readable, catalogue)
@@ -67,7 +78,7 @@ export function modelHandlers(options: LlmOptions, catalogue: ModelCatalogue): M
       const id = Object.values(params).join('/')
       const model = (await present()).find(id)
       if (!model) throw new Refusal('model_not_found')
-      return jsonReply(200, { ...formatFor(headers).renderOne(model), wires: wiresOf(id) })
+      return jsonReply(200, { ...formatFor(headers).renderOne(model), ...reachOf(id) })
     },
   }
 }

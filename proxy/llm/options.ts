@@ -5,7 +5,7 @@ import { credentialOptions } from './credentials/options.ts'
 import { DIALECT_NAMES, DIALECTS, WIRES } from './dialects/registry.ts'
 import { READ_MEMBERS } from './dialects/routing-members.ts'
 import { defaultAuth, defaultSpeaks, SERVER_NAMES } from './servers.ts'
-import { LOSS_NAMES } from './translate/losses.ts'
+import { LOSS_NAMES, type LossName } from './translate/losses.ts'
 import {
   LATER_SYSTEM_WAYS,
   MAX_TOKENS_MEMBERS,
@@ -365,6 +365,20 @@ type AliasedModel = LlmProvider['aliases'][string]
 
 /** Returns the model that an alias stands for. */
 export const modelOfAlias = (alias: AliasedModel): string => (typeof alias === 'string' ? alias : alias.model)
+
+/** Returns what counts for translated calls that name this alias, which may be none, of a provider. */
+export function translatedBy(
+  { aliases, lossy, drop }: Pick<LlmProvider, 'aliases' | 'lossy' | 'drop'>,
+  alias: string | null,
+): { readonly accepted: readonly LossName[]; readonly drop: LlmProvider['drop'] } {
+  const named = alias !== null && Object.hasOwn(aliases, alias) ? aliases[alias] : undefined
+  const own = typeof named === 'object' ? named : null
+  const losses = own?.lossy ?? lossy
+  return {
+    accepted: losses === 'all' ? LOSS_NAMES : losses === 'none' ? [] : losses,
+    drop: own?.drop ?? drop,
+  }
+}
 
 export interface LlmOptions extends Omit<ParsedLlmOptions, 'providers'> {
   readonly providers: readonly LlmProvider[]

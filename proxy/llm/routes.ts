@@ -172,6 +172,12 @@ const reach = z.enum(['direct', 'translated', 'none'])
 const wires = z
   .strictObject({ chat: reach, responses: reach, messages: reach })
   .meta({ id: 'ModelWires', description: 'The APIs by which a call reaches the model.' })
+const reached = {
+  wires,
+  lossy: z
+    .array(z.string())
+    .meta({ id: 'AcceptedLosses', description: 'The losses that an operator accepts for translated calls.' }),
+}
 
 const MODEL: RouteDoc = {
   name: 'getModel',
@@ -181,7 +187,7 @@ const MODEL: RouteDoc = {
   answers: {
     200: {
       description: 'The model.',
-      content: [{ schema: z.union([openaiModel.extend({ wires }), anthropicModel.extend({ wires })]) }],
+      content: [{ schema: z.union([openaiModel.extend(reached), anthropicModel.extend(reached)]) }],
     },
   },
   reasons: [...KNOWN_CALLER_REASONS, 'model_not_found'],

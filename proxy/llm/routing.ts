@@ -290,7 +290,8 @@ export function providersOf(options: LlmOptions): (model: string | null) => read
   return (model) => find(model).map(({ provider }) => provider)
 }
 
-function targetsOf(options: LlmOptions): (model: string | null) => readonly FoundProvider[] {
+/** Makes the function that finds the providers of a model, and the names by which they are found. */
+export function targetsOf(options: LlmOptions): (model: string | null) => readonly FoundProvider[] {
   const served = options.providers.map(prepare)
   const byName = new Map(served.map((one) => [one.provider.name, one]))
   const fallback = options.default_provider === undefined ? undefined : byName.get(options.default_provider)

@@ -6,14 +6,16 @@ import {
   openaiVariables,
   STAY_LOCAL,
 } from '../../proxy/dashboard/frame/snippets.ts'
+import { claudeCodeSection, codexSection } from '../client/agent-lines.ts'
 import { gatewayIn } from '../client/identity/identity.ts'
+import { type ReachedModel, reachedModel } from '../client/model-reach.ts'
 import { commandOf, IS_PACKAGED, parsePort, SIDECAR_OPTIONS, verbOf } from '../command.ts'
 import { printVerbatim } from '../print.ts'
 import { assertOneLine, shellWord } from '../shell-word.ts'
 
 export const verb = verbOf({
   name: 'sallyport env',
-  make: 'make env IDENTITY=DIR [PORT=8787]',
+  make: 'make env IDENTITY=DIR [MODEL=NAME] [PORT=8787]',
   about: `Prints the settings for common clients, to be read, or sourced by a shell (. <(${commandOf('env', 'env')})): OpenAI and Anthropic SDKs,
 Claude Code, Codex, Python. The active lines go through the sidecar (\`${commandOf('connect', 'connect')}\`); the others are comments.`,
   options: {
@@ -22,6 +24,11 @@ Claude Code, Codex, Python. The active lines go through the sidecar (\`${command
       value: 'DIR',
       description: "also show how to use the agent's certificate without the sidecar",
     },
+    model: {
+      type: 'string',
+      value: 'NAME',
+      description: 'ask the gateway, and show how Claude Code and Codex reach this model, and what they lose',
+    },
     ...SIDECAR_OPTIONS,
     direct: {
       type: 'boolean',
@@ -29,7 +36,9 @@ Claude Code, Codex, Python. The active lines go through the sidecar (\`${command
       description: 'the active lines use the certificate and no sidecar (needs --identity)',
     },
   },
-  run: async ({ identity: given, port, gateway, direct }) => {
+  notes: `With --model it asks as the identity, else through the sidecar, which must run then. docs/translation.md says what each client
+loses on models of another API.`,
+  run: async ({ identity: given, port: text, gateway, direct, model }) => {
     if (direct && given === undefined) throw new Error('--direct needs the certificate: --identity DIR')
     const directory = given === undefined ? null : resolve(given)
     const identity = directory === null ? null : { directory, ...gatewayIn(directory, gateway) }
@@ -37,7 +46,10 @@ Claude Code, Codex, Python. The active lines go through the sidecar (\`${command
       assertOneLine('the path of the identity', identity.directory)
       assertOneLine('the URL of the gateway', identity.url)
     }
-    printVerbatim(shellExports({ port: parsePort(port), identity, direct }))
+    const port = parsePort(text)
+    if (model !== undefined) assertOneLine('the name of the model', model)
+    const reached = model === undefined ? null : await reachedModel(model, { directory, gateway, port })
+    printVerbatim(shellExports({ port, identity, direct, reached }))
   },
 })
 
@@ -48,10 +60,22 @@ export interface ShellExportOptions {
   readonly identity: { readonly directory: string; readonly url: string } | null
   /** True: the lines in force are those that use the certificate. */
   readonly direct: boolean
+  /** The model that Claude Code and Codex are to call. Null: the lines are of all clients and name none. */
+  readonly reached?: ReachedModel | null
 }
 
-/** Shell lines that point the common clients at the gateway; lines not in force are comments. */
-export function shellExports({ port, identity, direct }: ShellExportOptions): string {
+interface ShellSection {
+  /** False: its lines are comments. */
+  readonly inForce: boolean
+  readonly title: string
+  readonly lines: readonly string[]
+}
+
+/**
+ * Shell lines that point the common clients at the gateway; lines not in force are comments. With a model: the
+ * lines in force, and those of the two clients that are to call it.
+ */
+export function shellExports({ port, identity, direct, reached = null }: ShellExportOptions): string {
   const base = `http://127.0.0.1:${port}`
   const files = identity && filesIn(identity.directory)
   const sections = [
@@ -82,7 +106,15 @@ export function shellExports({ port, identity, direct }: ShellExportOptions): st
       section(false, 'Python with the certificate, without the sidecar', python(identity.url, files)),
     )
   }
-  return sections.join('\n')
+  const shown = reached
+    ? [
+        ...sections.filter(({ inForce }) => inForce),
+        ...[claudeCodeSection(reached), codexSection(reached, codex(base))].map(({ title, lines }) =>
+          section(false, title, lines),
+        ),
+      ]
+    : sections
+  return shown.map(sectionText).join('\n')
 }
 
 interface IdentityPaths {
@@ -101,9 +133,14 @@ const filesIn = (directory: string): IdentityPaths => ({
   bundle: `${directory}/extra-ca.pem`,
 })
 
-function section(inForce: boolean, title: string, lines: readonly string[]): string {
-  return [`# ${title}`, ...lines.map((line) => (inForce ? line : `#   ${line}`)), ''].join('\n')
-}
+const section = (inForce: boolean, title: string, lines: readonly string[]): ShellSection => ({
+  inForce,
+  title,
+  lines,
+})
+
+const sectionText = ({ inForce, title, lines }: ShellSection): string =>
+  [`# ${title}`, ...lines.map((line) => (inForce ? line : `#   ${line}`)), ''].join('\n')
 
 function variables(values: Readonly<Record<string, string>>, comment?: string): string[] {
   const lines = Object.entries(values).map(([name, value]) => `export ${name}=${shellWord(value)}`)

@@ -95,13 +95,18 @@ t.test('make start PORT=… listens there; a PORT of the environment is none of 
   t.equal(make(t, '24.21.0', { env }).stdout, `${started} on 0.0.0.0:1234\n`)
 })
 
-t.test('make env and make connect take the sidecar’s PORT; env needs no IDENTITY', { skip }, async (t) => {
-  const ran = (...words: string[]) => make(t, '24.21.0', { words }).stdout
-  const started = '24.21.0 started scripts/sallyport.ts env'
-  t.equal(ran('env'), `${started} --port 8787\n`)
-  t.equal(ran('env', 'IDENTITY=agents/bot', 'PORT=9'), `${started} --identity agents/bot --port 9\n`)
-  t.match(ran('connect', 'IDENTITY=agents/bot', 'PORT=9'), 'connect --identity agents/bot --port 9\n')
-})
+t.test(
+  'make env and make connect take the sidecar’s PORT; env needs no IDENTITY, and takes a MODEL',
+  { skip },
+  async (t) => {
+    const ran = (...words: string[]) => make(t, '24.21.0', { words }).stdout
+    const started = '24.21.0 started scripts/sallyport.ts env'
+    t.equal(ran('env'), `${started} --port 8787\n`)
+    t.equal(ran('env', 'IDENTITY=agents/bot', 'PORT=9'), `${started} --identity agents/bot --port 9\n`)
+    t.equal(ran('env', 'MODEL=gpt-5'), `${started} --model gpt-5 --port 8787\n`)
+    t.match(ran('connect', 'IDENTITY=agents/bot', 'PORT=9'), 'connect --identity agents/bot --port 9\n')
+  },
+)
 
 t.test('make operator enrolls one, with a role or with capabilities', { skip }, async (t) => {
   const ran = (...words: string[]) => make(t, '24.21.0', { words: ['operator', ...words] }).stdout

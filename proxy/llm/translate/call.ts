@@ -3,9 +3,9 @@ import type { CallCommitments } from '../../../plugins/facts.ts'
 import type { MemoryReservation } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { ApiWire } from '../dialects/dialect.ts'
-import type { LlmProvider } from '../options.ts'
+import { type LlmProvider, translatedBy } from '../options.ts'
 import { AnswerTranslator } from './answer.ts'
-import { LOSS_NAMES, type TranslationFault } from './losses.ts'
+import type { TranslationFault } from './losses.ts'
 import type { TargetModel } from './model/target.ts'
 import { ToolNames } from './names.ts'
 import { type TranslationInput, translateRequest } from './plan.ts'
@@ -109,15 +109,12 @@ const tooLarge = (): Refusal =>
 
 /** Makes the target that a provider is, by its settings and those of the alias. */
 export function targetModel({ provider, model, alias, wire }: ToldTarget): TargetModel {
-  const isAlias = alias !== null && Object.hasOwn(provider.aliases, alias)
-  const named = isAlias ? provider.aliases[alias] : undefined
-  const own = typeof named === 'object' ? named : null
-  const lossy = own?.lossy ?? provider.lossy
+  const { accepted, drop } = translatedBy(provider, alias)
   const quirks = quirksOf(wire === 'messages' ? 'anthropic' : (provider.server ?? 'openai'), provider.quirks)
   return {
     ...{ wire, model, provider: provider.name, thinking: provider.thinking },
-    drop: own?.drop ?? provider.drop,
-    accepted: new Set(lossy === 'all' ? LOSS_NAMES : lossy === 'none' ? [] : lossy),
+    drop,
+    accepted: new Set(accepted),
     maxOutputTokens: provider.max_output_tokens,
     isCached: provider.cache === 'auto',
     showReasoning: provider.show_reasoning,

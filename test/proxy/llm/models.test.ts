@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap'
 import { modelNameFault, providersOf } from '../../../proxy/llm/routing.ts'
+import { LOSS_NAMES } from '../../../proxy/llm/translate/losses.ts'
 import { hasCredentials } from '../../../proxy/llm/upstream/headers.ts'
 import { type Json, testGateway } from '../../support/gateway.ts'
 import { type CatalogueStage, catalogueStage } from '../../support/llm/catalogue.ts'
@@ -71,14 +72,25 @@ await t.test('GET /v1/models/{id} shows one model of the list, in either shape',
   const one = await rawUpstream(t, (socket) => socket.write(answer(200, OPENAI_LIST)))
   const two = await rawUpstream(t, (socket) => socket.write(answer(200, ANTHROPIC_LIST)))
   const { round, get } = catalogueStage(t, [
-    openai(one.url, { models: ['gpt-*', 'acme/llama'], aliases: { fast: 'gpt-4o' } }),
+    openai(one.url, {
+      ...{ models: ['gpt-*', 'acme/llama'], lossy: ['top_k'] },
+      aliases: { fast: 'gpt-4o', lax: { model: 'gpt-4o', lossy: 'all' } },
+    }),
     anthropic(two.url),
     openai(one.url, { name: 'keyless', api_key: '', models: ['literal'] }),
   ])
   await round()
   const wires = { chat: 'direct', responses: 'direct', messages: 'translated' }
-  const gpt = { id: 'gpt-4o', object: 'model', created: 1_715_367_049, owned_by: 'openai', wires }
+  const gpt = {
+    id: 'gpt-4o',
+    object: 'model',
+    created: 1_715_367_049,
+    owned_by: 'openai',
+    wires,
+    lossy: ['top_k'],
+  }
   t.strictSame(await get({ id: 'gpt-4o' }), gpt)
+  t.match(await get({ id: 'lax' }), { lossy: LOSS_NAMES }, 'an alias has its own')
   t.strictSame(await get({ id: 'fast' }), { ...gpt, id: 'fast', created: 0 })
   const claude = {
     type: 'model',
@@ -86,6 +98,7 @@ await t.test('GET /v1/models/{id} shows one model of the list, in either shape',
     display_name: 'Claude X',
     created_at: '2025-10-01T00:00:00Z',
     wires: { chat: 'translated', responses: 'translated', messages: 'direct' },
+    lossy: [],
   }
   t.strictSame(await get({ id: 'claude-x' }, { 'anthropic-version': '2023-06-01' }), claude)
   // By the prefix of a provider, as calls name it: percent-encoded or not, and also what no pattern has.
