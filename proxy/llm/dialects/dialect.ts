@@ -116,9 +116,9 @@ export type TokenCount =
 export interface UsageNames {
   /** Members that may hold `usage`, `model` and `service_tier`; the answer's own win. */
   readonly holders: readonly string[]
-  /** Members of `usage`, a dot for one level down; the first that was stated counts. */
+  /** Members of `usage`, a dot for each level down; the first that was stated counts. */
   readonly tokens: Readonly<Record<TokenCount, readonly string[]>>
-  /** The members that the vendor counts in addition to `input`, though the prompt includes them. */
+  /** The members of `tokens` that the vendor counts in addition to `input`, though the prompt includes them. */
   readonly besideInput: readonly string[]
   /** Members that count the uses of a tool that the provider runs, by path from the holder; the last wins. */
   readonly tools: Readonly<Record<string, string>>

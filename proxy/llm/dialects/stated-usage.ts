@@ -1,15 +1,19 @@
-import { isObject, type JsonObject, type UnknownRecord } from '../../../db/support/json.ts'
+import {
+  isObject,
+  type MemberPaths,
+  memberPaths,
+  readMembers,
+  type UnknownRecord,
+} from '../../../db/support/json.ts'
 import type { TokenCount, UsageNames } from './dialect.ts'
+import {
+  type FurtherUsage,
+  furtherUsageIn,
+  MAX_NAME,
+  sumOfTokens,
+  type TokenCounts,
+} from './further-usage.ts'
 import { TOO_LONG } from './member-picker.ts'
-
-export type TokenCounts = Readonly<Partial<Record<TokenCount, number>>>
-
-/** Tokens that are no part of the answer's own: of another model, or at another rate. */
-export interface FurtherUsage extends JsonObject {
-  readonly kind: string
-  readonly model?: string
-  readonly tokens: TokenCounts
-}
 
 export interface ProviderUsage {
   /** Whole numbers. `input` is everything that the model read, cached parts included. */
@@ -42,16 +46,16 @@ export type TokensUnknown =
 
 type UsageFlaw = 'not_numbers' | 'other_names' | 'too_long'
 
-const MAX_NAME = 256
-const MAX_FURTHER = 16
 /** The tool whose uses are `searches`. */
 const SEARCH = 'web_search'
 
+type ProviderWord = 'model' | 'service_tier' | 'speed' | 'geo'
+
 /** The statements of an answer's events so far; a later one replaces an earlier one of the same name. */
 export class StatedUsage {
-  readonly #names: UsageNames
+  readonly #names: PreparedNames
   readonly #tokens: StatedTokens
-  readonly #words = new Map<string, string>()
+  readonly #words: Partial<Record<ProviderWord, string>> = {}
   readonly #uses = new Map<string, number>()
   /** Uses that events of their own tell of, one by one. */
   readonly #items = new Map<string, number>()
@@ -60,12 +64,12 @@ export class StatedUsage {
   #flaw: UsageFlaw | null = null
 
   constructor(names: UsageNames) {
-    this.#names = names
-    this.#tokens = new StatedTokens(names)
+    this.#names = preparedOf(names)
+    this.#tokens = new StatedTokens(this.#names)
   }
 
   get isNamed(): boolean {
-    return this.#words.has('model')
+    return this.#words.model !== undefined
   }
 
   /** The reason why a count that was stated is not known. */
@@ -75,7 +79,7 @@ export class StatedUsage {
 
   /** True: of the counts that an answer of the endpoint has, one was not stated. */
   get isPartial(): boolean {
-    const { input, output, total } = this.#tokens.all()
+    const { input, output, total } = this.#tokens
     return input === undefined || (output === undefined && !this.#names.isInputOnly && total !== input)
   }
 
@@ -110,20 +114,21 @@ export class StatedUsage {
     else if ((usage ?? null) !== null) this.#flaw = 'not_numbers'
   }
 
-  #keepWord(name: string, value: unknown): void {
+  #keepWord(name: ProviderWord, value: unknown): void {
     if (typeof value !== 'string' || value === '' || value.length > MAX_NAME) return
-    this.#words.set(name, value.toWellFormed())
+    this.#words[name] = value.toWellFormed()
   }
 
   #readTools(holder: UnknownRecord): void {
-    const { tools, items, imageTool } = this.#names
-    if ((holder.usage ?? holder.tool_usage ?? null) !== null)
-      for (const [path, tool] of Object.entries(tools)) {
-        const count = valueAt(holder, path)
-        if (isCount(count)) this.#uses.set(tool, count)
-        else if ((count ?? null) !== null) this.#flaw = 'not_numbers'
-      }
-    if (imageTool !== undefined) this.#imageTool = valueAt(holder, imageTool) ?? this.#imageTool
+    const { tools, items, toolPaths, imagePaths } = this.#names
+    readMembers(holder, toolPaths, (path, count) => {
+      const tool = tools[path]
+      if (tool !== undefined && isCount(count)) this.#uses.set(tool, count)
+      else this.#flaw = 'not_numbers'
+    })
+    readMembers(holder, imagePaths, (_, tokens) => {
+      this.#imageTool = tokens
+    })
     const list = holder[items.list]
     if (!Array.isArray(list)) return
     const listed = Map.groupBy(list, (item) => this.#toolOf(item))
@@ -144,53 +149,37 @@ export class StatedUsage {
   }
 
   usage(): ProviderUsage {
-    const { compaction, further } = this.#furtherUsage()
-    const tokens = compaction.reduce(sumOfTokens, this.#tokens.counts())
-    const uses = new Map([...this.#items, ...this.#uses].filter(([, count]) => count > 0))
-    const searches = uses.get(SEARCH)
-    uses.delete(SEARCH)
-    const { model, ...words } = Object.fromEntries(this.#words)
+    const { model, ...words } = this.#words
     return {
-      ...(Object.keys(tokens).length > 0 && { tokens }),
-      ...(further.length > 0 && { further }),
-      ...(searches !== undefined && { searches }),
-      ...(uses.size > 0 && { server_tools: Object.fromEntries(uses) }),
+      ...this.#countedTokens(),
+      ...this.#usesOfTools(),
       ...words,
       ...(model !== undefined && { upstream_model: model }),
     }
   }
 
-  /** Reads what the answer's own counts leave out: the work of other models, and of a compaction. */
-  #furtherUsage(): {
-    readonly compaction: readonly TokenCounts[]
-    readonly further: readonly FurtherUsage[]
-  } {
-    const steps = (Array.isArray(this.#iterations) ? this.#iterations : []).filter(isObject)
-    // The answer's own counts are then those of the model that served.
-    const isServedByOther = steps.some(({ type }) => type === 'fallback_message')
-    const compaction: TokenCounts[] = []
-    const further = new Map<string, FurtherUsage>()
-    const addFurther = (kind: string, model: unknown, tokens: TokenCounts): void => {
-      const named = typeof model === 'string' && model.length <= MAX_NAME ? model.toWellFormed() : undefined
-      const key = JSON.stringify([kind, named])
-      const { tokens: before = {} } = further.get(key) ?? {}
-      if (further.size === MAX_FURTHER && !further.has(key)) this.#flaw = 'too_long'
-      else
-        further.set(key, {
-          kind,
-          ...(named !== undefined && { model: named }),
-          tokens: sumOfTokens(before, tokens),
-        })
+  #countedTokens(): Pick<ProviderUsage, 'tokens' | 'further'> {
+    const own = this.#tokens.counts()
+    const [iterations, imageTool] = [this.#iterations, this.#imageTool]
+    const isAll = iterations === null && imageTool === null
+    const others = isAll ? null : furtherUsageIn(iterations, imageTool, (usage) => this.#countsIn(usage))
+    if (others?.isTooLong) this.#flaw = 'too_long'
+    const tokens = others ? others.compaction.reduce(sumOfTokens, own) : own
+    return {
+      ...(Object.keys(tokens).length > 0 && { tokens }),
+      ...(others && others.further.length > 0 && { further: others.further }),
     }
-    for (const step of steps) {
-      const { type, model } = step
-      if (type === 'compaction') compaction.push(this.#countsIn(step))
-      else if (type === 'advisor_message') addFurther('advisor', model, this.#countsIn(step))
-      else if (type === 'message' && isServedByOther) addFurther('fallen_back', model, this.#countsIn(step))
+  }
+
+  #usesOfTools(): Pick<ProviderUsage, 'searches' | 'server_tools'> {
+    if (this.#items.size + this.#uses.size === 0) return {}
+    const uses = new Map([...this.#items, ...this.#uses].filter(([, count]) => count > 0))
+    const searches = uses.get(SEARCH)
+    uses.delete(SEARCH)
+    return {
+      ...(searches !== undefined && { searches }),
+      ...(uses.size > 0 && { server_tools: Object.fromEntries(uses) }),
     }
-    const images = isObject(this.#imageTool) ? this.#countsIn(this.#imageTool) : {}
-    if (Object.values(images).some((count) => count > 0)) addFurther('image_generation', undefined, images)
-    return { compaction, further: [...further.values()] }
   }
 
   #countsIn(usage: UnknownRecord): TokenCounts {
@@ -200,87 +189,94 @@ export class StatedUsage {
   }
 }
 
+/** Names, prepared to be looked up in every answer. */
+interface PreparedNames extends UsageNames {
+  readonly tokenPaths: MemberPaths
+  readonly toolPaths: MemberPaths
+  readonly imagePaths: MemberPaths
+  /** Every count but those of the input and the total. */
+  readonly parts: readonly (readonly [TokenCount, readonly string[]])[]
+}
+
+const prepared = new WeakMap<UsageNames, PreparedNames>()
+
+function preparedOf(names: UsageNames): PreparedNames {
+  const before = prepared.get(names)
+  if (before) return before
+  const { tokens, tools, imageTool } = names
+  // Its keys are these counts.
+  const counts = Object.entries(tokens) as [TokenCount, readonly string[]][]
+  const made: PreparedNames = {
+    ...names,
+    tokenPaths: memberPaths(Object.values(tokens).flat()),
+    toolPaths: memberPaths(Object.keys(tools)),
+    imagePaths: memberPaths(imageTool === undefined ? [] : [imageTool]),
+    parts: counts.filter(([count]) => count !== 'input' && count !== 'total'),
+  }
+  prepared.set(names, made)
+  return made
+}
+
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0
+
 /** The token counts of one object of usage, or of several that replace each other's. */
 class StatedTokens {
-  readonly #names: UsageNames
+  readonly #names: PreparedNames
   readonly #stated = new Map<string, number>()
   flaw: 'not_numbers' | null = null
 
-  constructor(names: UsageNames) {
+  constructor(names: PreparedNames) {
     this.#names = names
   }
 
   /** Returns how many of the names are members. */
   add(usage: UnknownRecord): number {
     let known = 0
-    for (const names of Object.values(this.#names.tokens)) known += this.#keep(usage, names)
-    this.#keep(usage, this.#names.besideInput)
-    return known
-  }
-
-  all(): TokenCounts {
-    const { tokens } = this.#names
-    const counts: Partial<Record<TokenCount, number>> = {}
-    // Its keys are these counts.
-    for (const count of Object.keys(tokens) as TokenCount[]) {
-      const stated = count === 'input' ? this.#input(tokens.input) : this.#first(tokens[count])
-      if (stated !== undefined) counts[count] = stated
-    }
-    return counts
-  }
-
-  /** Returns the counts: the total only if it is not the sum of its parts, and so says more than they do. */
-  counts(): TokenCounts {
-    const { total, ...parts } = this.all()
-    return total === undefined || total === (parts.input ?? 0) + (parts.output ?? 0)
-      ? parts
-      : { ...parts, total }
-  }
-
-  #keep(usage: UnknownRecord, names: readonly string[]): number {
-    let known = 0
-    for (const name of names) {
-      const value = valueAt(usage, name) ?? null
-      if (value === null) continue
+    readMembers(usage, this.#names.tokenPaths, (path, value) => {
       known += 1
-      if (isCount(value)) this.#stated.set(name, value)
+      if (isCount(value)) this.#stated.set(path, value)
       else this.flaw = 'not_numbers'
-    }
+    })
     return known
   }
 
-  #input(names: readonly string[]): number | undefined {
-    const input = this.#first(names)
-    if (input === undefined) return undefined
-    const beside = this.#names.besideInput.map((name) => this.#stated.get(name) ?? 0)
-    const sum = beside.reduce((all, one) => all + one, input)
+  get input(): number | undefined {
+    const { tokens, besideInput } = this.#names
+    const input = this.#first(tokens.input)
+    if (input === undefined || besideInput.length === 0) return input
+    const sum = besideInput.reduce((all, name) => all + (this.#stated.get(name) ?? 0), input)
     if (Number.isSafeInteger(sum)) return sum
     this.flaw = 'not_numbers'
     return undefined
   }
 
+  get output(): number | undefined {
+    return this.#first(this.#names.tokens.output)
+  }
+
+  get total(): number | undefined {
+    return this.#first(this.#names.tokens.total)
+  }
+
+  /** Returns the counts: the total only if it is not the sum of its parts, and so says more than they do. */
+  counts(): TokenCounts {
+    const { input, output, total } = this
+    const counts: Partial<Record<TokenCount, number>> = {}
+    if (input !== undefined) counts.input = input
+    for (const [count, names] of this.#names.parts) {
+      const stated = this.#first(names)
+      if (stated !== undefined) counts[count] = stated
+    }
+    if (total !== undefined && total !== (input ?? 0) + (output ?? 0)) counts.total = total
+    return counts
+  }
+
+  /** Returns the first of the names that was stated. */
   #first(names: readonly string[]): number | undefined {
-    const name = names.find((one) => this.#stated.has(one))
-    return name === undefined ? undefined : this.#stated.get(name)
+    for (const name of names) {
+      const stated = this.#stated.get(name)
+      if (stated !== undefined) return stated
+    }
+    return undefined
   }
-}
-
-const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0
-
-/** Leaves out a sum that is no safe number. */
-function sumOfTokens(one: TokenCounts, other: TokenCounts): TokenCounts {
-  const sums = { ...one }
-  // Its keys are these counts.
-  for (const count of Object.keys(other) as TokenCount[]) {
-    const sum = (one[count] ?? 0) + (other[count] ?? 0)
-    if (Number.isSafeInteger(sum)) sums[count] = sum
-  }
-  return sums
-}
-
-/** `path`: members of members, with dots. */
-function valueAt(holder: unknown, path: string): unknown {
-  let value = holder
-  for (const name of path.split('.')) value = isObject(value) ? value[name] : undefined
-  return value
 }
