@@ -23,6 +23,7 @@ import * as followedBundles from './migrations/0084_followed_bundles.ts'
 import * as attention from './migrations/0090_attention.ts'
 import * as setsAndLabels from './migrations/0094_sets_and_labels.ts'
 import { auditSegmentIndex } from './migrations/0102_audit_segment_index.ts'
+import * as limits from './migrations/0107_limits.ts'
 import type { DatabaseSchema } from './schema.ts'
 import { messageOf } from './support/error-message.ts'
 
@@ -33,7 +34,7 @@ export const sortedMigrations = (migrations: NamedMigrations): NamedMigrations =
 
 /**
  * The migrations of both engines; steps beyond common SQL are in `db/<engine>/migrations.ts`. The next one is
- * 0105 or later: a name that sorts before one that has run is refused.
+ * 0108 or later: a name that sorts before one that has run is refused.
  */
 export const COMMON_MIGRATIONS: NamedMigrations = {
   '0001_principals': principals,
@@ -59,6 +60,7 @@ export const COMMON_MIGRATIONS: NamedMigrations = {
   '0090_attention': attention,
   '0094_sets_and_labels': setsAndLabels,
   '0102_audit_segment_index': auditSegmentIndex,
+  '0107_limits': limits,
 }
 
 /** The migrations still needed. Throws if the database has run one that we do not know. */

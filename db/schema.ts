@@ -34,6 +34,9 @@ export interface DatabaseSchema {
   readonly row_counts: RowCountTable
   readonly row_counts_place: RowCountPlaceTable
   readonly attention_deferrals: AttentionDeferralTable
+  readonly limits: LimitTable
+  readonly limit_set: LimitSetTable
+  readonly limit_meters: LimitMeterTable
 }
 
 export type PrincipalType = 'agent' | 'user' | 'workload' | 'operator'
@@ -480,4 +483,34 @@ interface RowCountTable {
 interface RowCountPlaceTable {
   readonly id: number
   readonly place: ColumnType<number, number, number>
+}
+
+interface LimitTable extends AuthorshipColumns {
+  readonly limit_id: string
+  readonly name: string
+  /** JSON object: all that it says but its name. */
+  readonly terms: string
+  /** JSON object: another amount, until an instant, with a reason; null: none. */
+  readonly override: ColumnType<string | null, string | null | undefined, string | null>
+  readonly revision: Generated<number>
+  readonly created_at: ColumnType<string, string, never>
+  readonly updated_at: string
+}
+
+/** The number of the present state of all limits: one row. */
+interface LimitSetTable {
+  readonly id: number
+  readonly revision: ColumnType<number, number, number>
+}
+
+/** The count of a limit in a span (db/ledger/meters/meter-book.ts). */
+interface LimitMeterTable {
+  readonly limit_id: string
+  /** The ledger name of one principal; empty: all together. */
+  readonly who: string
+  readonly span: string
+  readonly n: number
+  readonly reserved: number
+  readonly spent: number
+  readonly tat: number
 }

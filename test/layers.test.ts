@@ -194,7 +194,7 @@ const DASHBOARD_MAY_IMPORT: RoomImports = {
   ],
 }
 
-/** The rooms of db/ledger: record → canonical → {authority, tree, counts} → verify → read; rehearsal → authority. */
+/** The rooms of db/ledger: meters → record → canonical → {authority, tree, counts} → verify → read; rehearsal → authority. */
 const LEDGER_MAY_IMPORT: RoomImports = {
   authority: ['ledger/canonical', 'ledger/record', 'support'],
   canonical: ['ledger/record', 'support'],
@@ -209,7 +209,8 @@ const LEDGER_MAY_IMPORT: RoomImports = {
     'schema.ts',
     'support',
   ],
-  record: ['authority-moves.ts', 'database.ts', 'schema.ts', 'support'],
+  meters: ['support'],
+  record: ['authority-moves.ts', 'database.ts', 'ledger/meters', 'schema.ts', 'support'],
   rehearsal: ['ledger/authority', 'ledger/record', 'support'],
   tree: ['database.ts', 'ledger/record', 'schema.ts', 'support'],
   verify: ['ledger/authority', 'ledger/canonical', 'ledger/record', 'ledger/tree', 'schema.ts', 'support'],

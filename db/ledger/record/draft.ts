@@ -1,5 +1,6 @@
 import type { Selectable } from 'kysely'
 import type { DatabaseSchema } from '../../schema.ts'
+import { BY_WRITER } from '../meters/detail.ts'
 import type { LedgerEntry } from './entry.ts'
 
 /** The canonical text of a leaf (RFC 8785), around the two values that its place in the chain decides. */
@@ -16,6 +17,29 @@ export type RowDraft = LeafPieces &
     'stream' | 'seq' | 'detail' | 'prev_hash' | 'row_hash' | 'leaf'
   >
 
+/** Stands in a draft for {@link BY_WRITER}. No JSON text has this character. */
+const WRITER_PLACE = '\u0001'
+
+/** Counts the numbers that a draft leaves to its writer. */
+export function placesIn({ beforePrev }: Pick<RowDraft, 'beforePrev'>): number {
+  let places = 0
+  for (let at = beforePrev.indexOf(WRITER_PLACE); at >= 0; at = beforePrev.indexOf(WRITER_PLACE, at + 1))
+    places += 1
+  return places
+}
+
+/** Returns a function that puts the numbers, one after the other, into the places of drafts. */
+export function placeFiller(numbers: readonly number[]): (draft: RowDraft) => RowDraft {
+  const left = numbers.values()
+  return (draft) =>
+    draft.beforePrev.includes(WRITER_PLACE)
+      ? {
+          ...draft,
+          beforePrev: draft.beforePrev.replaceAll(WRITER_PLACE, () => String(left.next().value ?? 0)),
+        }
+      : draft
+}
+
 /** The members that all rows of one writer have alike. `version`: the service's. */
 export interface RowOrigin {
   readonly stream: string
@@ -31,6 +55,10 @@ const TEXT_LIMIT = 1_024
 export const LEAF_LIMIT = 65_535
 /** The bytes of the place in the chain: a hash in quotation marks, and a number. */
 const PLACE_BYTES = 66 + 16
+/** The bytes of a number that the writer puts in. */
+const NUMBER_BYTES = 16
+/** The bytes of all numbers of the limits of a call (docs/limits.md). */
+const MAX_NUMBERS_BYTES = 32 * NUMBER_BYTES
 const DEPTH_LIMIT = 16
 
 /**
@@ -131,8 +159,9 @@ const truncateAndRepair = (text: string): string =>
 function assertLength(...pieces: readonly [string, string, string]): void {
   const length = pieces[0].length + pieces[1].length + pieces[2].length
   // No character has more than three bytes: most rows are not counted.
-  if (length * 3 + PLACE_BYTES <= LEAF_LIMIT) return
-  const bytes = Buffer.byteLength(pieces.join('')) + PLACE_BYTES
+  if (length * 3 + PLACE_BYTES + MAX_NUMBERS_BYTES <= LEAF_LIMIT) return
+  const numbers = placesIn({ beforePrev: pieces[0] }) * (NUMBER_BYTES - 1)
+  const bytes = Buffer.byteLength(pieces.join('')) + PLACE_BYTES + numbers
   if (bytes > LEAF_LIMIT) throw new TypeError(`audit row has ${bytes} bytes, more than ${LEAF_LIMIT}`)
 }
 
@@ -182,6 +211,7 @@ function valueText(value: unknown, name: string | number, holder: DetailPlace): 
     throw detailError(name, holder, `is ${value}: integers within ±2^53 only`)
   }
   if (value === null || typeof value === 'boolean') return String(value)
+  if (value === BY_WRITER) return WRITER_PLACE
   if (Array.isArray(value)) return listText(value, { name, holder, depth })
   if (typeof value !== 'object' || !isRecord(value)) throw detailError(name, holder, 'is not JSON')
   return recordText(value, { name, holder, depth })

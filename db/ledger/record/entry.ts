@@ -1,6 +1,7 @@
 import type { DatabaseSchema } from '../../schema.ts'
 import type { JsonObject } from '../../support/json.ts'
 import type { LedgerStatement, RowAssertion } from '../../support/statement.ts'
+import type { MeterRefusal, MeterReservation, MeterSettlement } from '../meters/meter-book.ts'
 
 type DerivedColumn =
   | 'stream'
@@ -28,6 +29,13 @@ export interface LedgerUnit {
   /** Conditions, asked in the unit's transaction before anything of it is written. */
   readonly assertions?: readonly RowAssertion[]
   readonly statements?: readonly LedgerStatement[]
+  /**
+   * The parts of limits that its call uses: all of them, or the unit is refused. Its statements are claims alone, and its
+   * row leaves places for the numbers (../meters/detail.ts).
+   */
+  readonly reservations?: readonly MeterReservation[]
+  /** The parts of limits that calls have used which have ended. Their rows leave places likewise. */
+  readonly settlements?: readonly MeterSettlement[]
   readonly entries: readonly LedgerEntry[]
   /**
    * It may wait a few ms for another unit, to share its transaction: nobody's answer depends on it. Default
@@ -51,9 +59,9 @@ export interface SealedRow {
  * The reason that a unit was not stored; nothing of it was, or all of it if it is in doubt. `stale`: one of
  * its assertions found no row. `conflict`: a statement changed another number of rows than it must, or broke
  * a constraint. `duplicate`: it broke a unique one. `busy`: the line is full. `unavailable`: the database
- * cannot be written. `closed`: the ledger was closed.
+ * cannot be written. `closed`: the ledger was closed. `over`: a limit has no room for it ({@link LimitReached}).
  */
-export type LedgerErrorCode = 'stale' | 'busy' | 'unavailable' | 'conflict' | 'duplicate' | 'closed'
+export type LedgerErrorCode = 'stale' | 'busy' | 'unavailable' | 'conflict' | 'duplicate' | 'closed' | 'over'
 
 export class LedgerError extends Error {
   readonly code: LedgerErrorCode
@@ -64,6 +72,16 @@ export class LedgerError extends Error {
     super(message, options)
     this.code = code
     this.inDoubt = options?.cause instanceof CommitInDoubt
+  }
+}
+
+/** A unit is refused because a meter has no room for what it would use. */
+export class LimitReached extends LedgerError {
+  readonly over: MeterRefusal
+
+  constructor(over: MeterRefusal) {
+    super('over', `the limit ${over.limit} has no room: ${over.used} of ${over.most} are used`)
+    this.over = over
   }
 }
 

@@ -3,9 +3,11 @@ import type { AuthorityChanges } from '../../authority-moves.ts'
 import type { Database } from '../../database.ts'
 import { messageOf } from '../../support/error-message.ts'
 import { portionsOf } from '../../support/pages.ts'
-import { draftOf, type RowDraft, type RowOrigin } from './draft.ts'
-import { type LedgerEntry, LedgerError, type LedgerUnit, type SealedRow } from './entry.ts'
-import type { LedgerWork, LedgerWriter, OpenDecision, WorkResult } from './writer.ts'
+import { settledDetail } from '../meters/detail.ts'
+import { heldByDecision } from '../meters/held.ts'
+import { draftOf, placesIn, type RowDraft, type RowOrigin } from './draft.ts'
+import { type LedgerEntry, LedgerError, type LedgerUnit, LimitReached, type SealedRow } from './entry.ts'
+import type { LedgerWork, LedgerWriter, OpenDecision, UnfinishedDecisions, WorkResult } from './writer.ts'
 
 /** Hears what became of a unit: the places of its rows, or why nothing of it was stored. */
 export type CommitCallback = (error: Error | null, sealed: readonly SealedRow[]) => void
@@ -168,13 +170,9 @@ class CommitQueue implements Ledger {
   async recover(at: number, configDigest: string): Promise<number> {
     if (this.#fault) throw unavailable(this.#fault)
     let recovered = 0
-    for (const { statements, decisions } of await this.#writer.unfinished()) {
-      const [first = [], ...more] = portionsOf(decisions, MAX_BATCH)
-      const outcomes = (of: readonly OpenDecision[]) =>
-        of.map((decision) => unknownOutcome(decision, at, configDigest))
-      await this.commit({ statements, entries: outcomes(first) })
-      for (const portion of more) await this.commit({ entries: outcomes(portion) })
-      recovered += decisions.length
+    for (const unfinished of await this.#writer.unfinished()) {
+      for (const unit of recoveryUnits(unfinished, at, configDigest)) await this.commit(unit)
+      recovered += unfinished.decisions.length
     }
     return recovered
   }
@@ -282,8 +280,11 @@ function unavailable(cause: unknown): LedgerError {
 
 type RefusedWork = Exclude<WorkResult, { readonly sealed: unknown }>
 
-const refusalOf = ({ refused, message }: RefusedWork): Error =>
-  refused === 'fault' ? new Error(message) : new LedgerError(refused, message)
+function refusalOf(result: RefusedWork): Error {
+  if (result.refused === 'over') return new LimitReached(result.over)
+  const { refused, message } = result
+  return refused === 'fault' ? new Error(message) : new LedgerError(refused, message)
+}
 
 /** A slice of the queue, as its part of all of it. */
 const SLICES = 8
@@ -311,7 +312,7 @@ const changesAuthority = ({ statements }: LedgerWork): boolean =>
 const sizeOf = ({ drafts }: LedgerWork): number => Math.max(1, drafts.length)
 
 function waiterOf(
-  { assertions = [], statements = [], entries }: LedgerUnit,
+  { assertions = [], statements = [], reservations = [], settlements = [], entries }: LedgerUnit,
   origin: RowOrigin,
   done: CommitCallback,
   drafts: readonly RowDraft[] = entries.map((entry) => draftOf(entry, origin)),
@@ -320,7 +321,13 @@ function waiterOf(
     if (!parameters.every(isBindable))
       throw new TypeError(`a parameter of "${sql}" is of a type that no column holds`)
   }
-  return { assertions, statements, drafts, done }
+  // An engine may have made a change by the time that it finds no room.
+  if (reservations.length > 0 && statements.some(({ beside }) => beside !== 'claim'))
+    throw new TypeError('a unit with reservations changes nothing else')
+  const places = drafts.reduce((sum, draft) => sum + placesIn(draft), 0)
+  if (places !== 2 * reservations.length + settlements.length)
+    throw new TypeError(`rows leave ${places} places for the numbers of their limits`)
+  return { assertions, statements, reservations, settlements, drafts, done }
 }
 
 // A value that cannot cross to the writer's thread would throw there for the whole batch.
@@ -330,10 +337,22 @@ function isBindable(value: unknown): boolean {
   )
 }
 
-const unknownOutcome = (decision: OpenDecision, at: number, configDigest: string): LedgerEntry => ({
-  ...decision,
-  at,
-  status: 'unknown',
-  detail: { reason: 'crash' },
-  config_digest: configDigest,
-})
+/** Makes the outcomes of decisions that were left open, some at a time. The first one says that nobody else makes them. */
+export function recoveryUnits(
+  { statements, decisions }: UnfinishedDecisions,
+  at: number,
+  configDigest: string,
+): readonly LedgerUnit[] {
+  const unitOf = (some: readonly OpenDecision[]): LedgerUnit => ({
+    settlements: some.flatMap(heldByDecision),
+    entries: some.map((decision) => unknownOutcome(decision, at, configDigest)),
+  })
+  const [first = [], ...more] = portionsOf(decisions, MAX_BATCH)
+  return [{ statements, ...unitOf(first) }, ...more.map(unitOf)]
+}
+
+function unknownOutcome(decision: OpenDecision, at: number, configDigest: string): LedgerEntry {
+  const limits = heldByDecision(decision).map(settledDetail)
+  const detail = { reason: 'crash', ...(limits.length > 0 && { limits }) }
+  return { ...decision, at, status: 'unknown', detail, config_digest: configDigest }
+}

@@ -1,21 +1,29 @@
 import type { LedgerStatement, RowAssertion } from '../../support/statement.ts'
+import type { MeterRefusal, MeterReservation, MeterSettlement } from '../meters/meter-book.ts'
 import type { RowDraft } from './draft.ts'
 import type { LedgerEntry, SealedRow } from './entry.ts'
 
 export interface LedgerWork {
   readonly assertions: readonly RowAssertion[]
   readonly statements: readonly LedgerStatement[]
+  readonly reservations: readonly MeterReservation[]
+  readonly settlements: readonly MeterSettlement[]
   readonly drafts: readonly RowDraft[]
 }
 
 /**
- * The result of one unit of a committed batch. `fault`: a statement that the database does not understand.
+ * The result of one unit of a committed batch. `fault`: a statement that the database does not understand. `over`: a
+ * meter has no room.
  */
 export type WorkResult =
   | { readonly sealed: readonly SealedRow[] }
   | { readonly refused: 'stale' | 'conflict' | 'duplicate' | 'fault'; readonly message: string }
+  | { readonly refused: 'over'; readonly over: MeterRefusal }
 
-export type OpenDecision = Omit<LedgerEntry, 'at' | 'status' | 'detail' | 'config_digest'>
+/** `detail`: of the decision's row, as it is stored. */
+export type OpenDecision = Omit<LedgerEntry, 'at' | 'status' | 'detail' | 'config_digest'> & {
+  readonly detail: string
+}
 
 export interface UnfinishedDecisions {
   readonly decisions: readonly OpenDecision[]

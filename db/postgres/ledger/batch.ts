@@ -1,14 +1,16 @@
 import { hash } from 'node:crypto'
 import { type Client, DatabaseError } from 'pg'
-import { leafDetailOf, type RowDraft } from '../../ledger/record/draft.ts'
+import type { MeterBook } from '../../ledger/meters/meter-book.ts'
+import { leafDetailOf, placeFiller, type RowDraft } from '../../ledger/record/draft.ts'
 import { CommitInDoubt } from '../../ledger/record/entry.ts'
 import { assembleLeaf, GENESIS_HASH, hashOf, type StoredRow } from '../../ledger/record/leaf.ts'
 import type { LedgerWork, WorkResult } from '../../ledger/record/writer.ts'
 import { messageOf } from '../../support/error-message.ts'
 import type { LedgerStatement, RowAssertion } from '../../support/statement.ts'
-import { ClaimAllocator, deleteClaims, insertClaims } from './claims.ts'
+import { ClaimAllocator, claimDigestsOf, deleteClaims, deleteClaimsQuery, insertClaims } from './claims.ts'
 import { storeRowsQuery } from './columns.ts'
 import { BEGIN_CHANGES, BEGIN_DECISIONS } from './locks.ts'
+import { lockMeters, storeMetersQuery } from './meters.ts'
 
 /**
  * Why a unit's statement was refused; null if the error is the whole batch's. By the classes of PostgreSQL's
@@ -74,10 +76,13 @@ export interface PreparedBatch {
   readonly results: readonly WorkResult[]
   readonly rows: readonly StoredRow[]
   readonly tip: ChainTip
+  readonly meters: ReturnType<MeterBook['changed']>
+  /** The claims of units that were refused after they were made. */
+  readonly unclaimed: readonly string[]
 }
 
 /**
- * Does a batch in one transaction, all but its rows: each unit whole or refused alone, in one round trip if
+ * Does a batch in one transaction, all but its rows and meters: each unit whole or refused alone, in one round trip if
  * nothing needs an earlier answer. If it rejects, the transaction is still open.
  */
 export async function prepareBatch(
@@ -87,44 +92,63 @@ export async function prepareBatch(
   batch: readonly LedgerWork[],
 ): Promise<PreparedBatch> {
   const refused = new Map<LedgerWork, WorkResult>()
-  const [first = [], ...later] = runsOf(batch)
   const begin = client.query(batch.some(changes) ? BEGIN_CHANGES : BEGIN_DECISIONS)
-  await Promise.all([begin, judge(client, first, refused)])
-  for (const run of later) await judge(client, run, refused)
+  const runs = runsOf(batch)
+  // After all claims: of two batches that share both, neither may have a meter while it waits for a claim.
+  for (const run of runs.slice(0, -1)) await judge(client, run, refused)
+  const judging = judge(client, runs.at(-1) ?? [], refused)
+  const [, , meters] = await Promise.all([begin, judging, lockMeters(client, batch)])
   const rows: StoredRow[] = []
+  const unclaimed: string[] = []
   let tip = head
   const results = batch.map((work): WorkResult => {
     const no = refused.get(work)
     if (no) return no
+    const over = meters.misfit(work.reservations)
+    if (over) {
+      unclaimed.push(...claimDigestsOf(work))
+      return { refused: 'over', over }
+    }
+    const numbers = meters.apply(work.reservations, work.settlements)
+    const filled = numbers.length === 0 ? null : placeFiller(numbers)
     const sealed = work.drafts.map((draft) => {
-      const row = rowOf(stream, draft, tip)
+      const row = rowOf(stream, filled ? filled(draft) : draft, tip)
       rows.push(row)
       tip = { seq: row.seq, hash: row.row_hash }
       return { stream, ...tip }
     })
     return { sealed }
   })
-  return { results, rows, tip }
+  return { results, rows, tip, meters: meters.changed(), unclaimed }
 }
 
 /** The chain is not the one that its writer left there: nothing more is to be written to it. */
 export class BrokenChainError extends Error {}
 
 /**
- * Stores a batch's rows and commits, in one round trip. Rejects with {@link CommitInDoubt} if nobody knows
- * the outcome; else nothing was stored.
+ * Stores a batch's rows and meters and commits, in one round trip. Rejects with {@link CommitInDoubt} if nobody
+ * knows the outcome; else nothing was stored.
  */
 export async function storeBatch(
   client: Client,
   stream: string,
-  rows: readonly StoredRow[],
+  { rows, meters, unclaimed }: Pick<PreparedBatch, 'rows' | 'meters' | 'unclaimed'>,
   inColumns: boolean,
 ): Promise<void> {
   const inserting = rows.length > 0 ? client.query(storeRowsQuery(rows, inColumns)) : null
-  const [inserted, committed] = await Promise.allSettled([inserting, client.query('commit')])
+  const counting = meters.length > 0 ? client.query(storeMetersQuery(meters)) : null
+  const undoing = unclaimed.length > 0 ? client.query(deleteClaimsQuery(unclaimed)) : null
+  const [inserted, counted, undone, committed] = await Promise.allSettled([
+    inserting,
+    counting,
+    undoing,
+    client.query('commit'),
+  ])
   // A transaction in which a statement has failed is rolled back by its commit.
   if (inserted.status === 'rejected' && inserted.reason instanceof DatabaseError)
     throw failureOf(stream, inserted.reason)
+  for (const other of [counted, undone])
+    if (other.status === 'rejected' && other.reason instanceof DatabaseError) throw other.reason
   if (committed.status === 'rejected')
     throw new CommitInDoubt('the commit was not answered', { cause: committed.reason })
   const { command } = committed.value

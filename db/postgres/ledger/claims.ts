@@ -48,5 +48,14 @@ export class ClaimAllocator {
 }
 
 export async function deleteClaims(client: Client, digests: readonly string[]): Promise<void> {
-  if (digests.length > 0) await client.query('delete from single_uses where digest = any($1)', [digests])
+  if (digests.length > 0) await client.query(deleteClaimsQuery(digests))
 }
+
+export const deleteClaimsQuery = (digests: readonly string[]) => ({
+  text: 'delete from single_uses where digest = any($1)',
+  values: [digests],
+})
+
+/** The digests that a unit claims. */
+export const claimDigestsOf = ({ statements }: LedgerWork): readonly string[] =>
+  statements.filter(({ beside }) => beside === 'claim').map(({ parameters: [digest] }) => String(digest))

@@ -69,7 +69,8 @@ async function closeAbandonedStream(
 const OPEN_STREAMS = `select stream, recovered, ${HELD_STREAMS} as held
 from audit_streams where closed_at is null and stream <> $1`
 
-const LEFT_OPEN = `select request_id, principal_id, principal_type, action, tool, model, provider, cert_thumbprint, dpop_jkt
+const LEFT_OPEN = `select request_id, principal_id, principal_type, action, tool, model, provider, cert_thumbprint,
+  dpop_jkt, detail
 from audit_log decision
 where stream = $1 and status = 'allowed' and request_id is not null and not exists (
   select from audit_rows outcome where outcome.request_id = decision.request_id

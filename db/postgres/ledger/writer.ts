@@ -133,7 +133,7 @@ class StreamWriter implements LedgerWriter {
     let prepared: PreparedBatch | null = null
     try {
       prepared = await prepareBatch(client, this.stream, this.#head, batch)
-      await storeBatch(client, this.stream, prepared.rows, this.#inColumns)
+      await storeBatch(client, this.stream, prepared, this.#inColumns)
     } catch (error) {
       this.#open.lose(batch)
       if (prepared && error instanceof CommitInDoubt) return this.#resolve(client, prepared, error, from)

@@ -1,12 +1,14 @@
 import type SQLite from 'better-sqlite3'
 import { LRUCache } from 'lru-cache'
-import { leafDetailOf, type RowDraft } from '../../ledger/record/draft.ts'
+import { MeterBook } from '../../ledger/meters/meter-book.ts'
+import { leafDetailOf, placeFiller, type RowDraft } from '../../ledger/record/draft.ts'
 import type { SealedRow } from '../../ledger/record/entry.ts'
 import { assembleLeaf, GENESIS_HASH, hashOf, MAIN_STREAM } from '../../ledger/record/leaf.ts'
 import type { LedgerWork, WorkResult } from '../../ledger/record/writer.ts'
 import { messageOf } from '../../support/error-message.ts'
 import type { LedgerStatement, RowAssertion } from '../../support/statement.ts'
 import { sqliteStatementRefusal } from './lease.ts'
+import { meterTable } from './meters.ts'
 
 interface SqliteChainHead {
   readonly seq: number
@@ -32,6 +34,7 @@ export function batchWriter(db: SQLite.Database): BatchWriter {
   const insert = db.prepare<InsertParameters>(INSERT)
   const statements = statementCache(db)
   const storedHead = headReader(db)
+  const stored = meterTable(db)
   // Owned by write(): the end of the last committed batch. A crash loses nothing: it is read from the table
   // at open.
   let head = storedHead()
@@ -41,11 +44,13 @@ export function batchWriter(db: SQLite.Database): BatchWriter {
     try {
       assertHead()
       let tip = head
+      const meters = new MeterBook(stored.read)
       const results = batch.map((work) => {
-        const [result, next] = writeUnit(work, tip)
+        const [result, next] = writeUnit(work, tip, meters)
         tip = next
         return result
       })
+      for (const [key, state] of meters.changed()) stored.write(key, state)
       commit.run()
       head = tip
       return results
@@ -55,18 +60,25 @@ export function batchWriter(db: SQLite.Database): BatchWriter {
   }
 
   function writeUnit(
-    { assertions, statements, drafts }: LedgerWork,
+    work: LedgerWork,
     tip: SqliteChainHead,
+    meters: MeterBook,
   ): readonly [WorkResult, SqliteChainHead] {
-    const stale = attempt(() => firstStale(assertions))
-    if (stale) return [stale, tip]
-    if (statements.length === 0) return append(drafts, tip)
+    const { assertions, reservations, settlements } = work
+    const refused =
+      attempt(() => firstStale(assertions)) ?? misfit(meters, reservations) ?? runStatements(work)
+    if (refused) return [refused, tip]
+    return append(work.drafts, tip, meters.apply(reservations, settlements))
+  }
+
+  function runStatements({ statements }: LedgerWork): WorkResult | null {
+    if (statements.length === 0) return null
     savepoint.run()
     const refused = attempt(() => runAll(statements))
     if (refused) undo.run()
     // Before the rows: writes under a savepoint are kept twice, and rows are never taken back alone.
     release.run()
-    return refused ? [refused, tip] : append(drafts, tip)
+    return refused
   }
 
   function firstStale(assertions: readonly RowAssertion[]): WorkResult | null {
@@ -100,10 +112,12 @@ export function batchWriter(db: SQLite.Database): BatchWriter {
   function append(
     drafts: readonly RowDraft[],
     from: SqliteChainHead,
+    numbers: readonly number[],
   ): readonly [WorkResult, SqliteChainHead] {
     let tip = from
+    const filled = numbers.length === 0 ? null : placeFiller(numbers)
     const sealed = drafts.map((draft) => {
-      tip = appendOne(draft, tip)
+      tip = appendOne(filled ? filled(draft) : draft, tip)
       return { stream: MAIN_STREAM, seq: tip.seq, hash: tip.hash }
     })
     return [{ sealed }, tip]
@@ -132,6 +146,11 @@ export function batchWriter(db: SQLite.Database): BatchWriter {
     },
     write,
   }
+}
+
+function misfit(meters: MeterBook, reservations: LedgerWork['reservations']): WorkResult | null {
+  const over = meters.misfit(reservations)
+  return over && { refused: 'over', over }
 }
 
 function conflict({ sql, changes }: LedgerStatement, changed: number): WorkResult {

@@ -1,3 +1,4 @@
+import type { MeterRefill, MeterReservation, MeterSettlement } from '../../ledger/meters/meter-book.ts'
 import type { RowDraft } from '../../ledger/record/draft.ts'
 import type { SealedRow } from '../../ledger/record/entry.ts'
 import { MAIN_STREAM } from '../../ledger/record/leaf.ts'
@@ -32,7 +33,7 @@ export interface PackedBatch {
   readonly units: number
   /** The texts of all assertions and statements, each once. */
   readonly sql: readonly string[]
-  /** Unit by unit: its number of assertions, statements and drafts; then these, value by value. */
+  /** Unit by unit: its number of assertions, statements, reservations, settlements and drafts; then these. */
   readonly values: readonly unknown[]
 }
 
@@ -58,13 +59,15 @@ export function packBatch(batch: readonly LedgerWork[]): PackedBatch {
     values.push(place, parameters.length)
     for (const parameter of parameters) values.push(parameter)
   }
-  for (const { assertions, statements, drafts } of batch) {
-    values.push(assertions.length, statements.length, drafts.length)
+  for (const { assertions, statements, reservations, settlements, drafts } of batch) {
+    values.push(assertions.length, statements.length, reservations.length, settlements.length, drafts.length)
     for (const assertion of assertions) pack(assertion)
     for (const statement of statements) {
       values.push(statement.changes)
       pack(statement)
     }
+    for (const wish of reservations) packReservation(values, wish)
+    for (const ended of settlements) packSettlement(values, ended)
     for (const draft of drafts) packDraft(values, draft)
   }
   return { units: batch.length, sql: [...places.keys()], values }
@@ -83,10 +86,13 @@ export function unpackBatch({ units, sql, values }: PackedBatch): readonly Ledge
     return changes === undefined ? asked() : { ...asked(), changes }
   }
   const batch = list(units, () => {
-    const [assertions, statements, drafts] = [next<number>(), next<number>(), next<number>()]
+    const [assertions, statements, reservations] = [next<number>(), next<number>(), next<number>()]
+    const [settlements, drafts] = [next<number>(), next<number>()]
     return {
       assertions: list(assertions, asked<string | number>),
       statements: list(statements, statement),
+      reservations: list(reservations, () => unpackReservation(next)),
+      settlements: list(settlements, () => unpackSettlement(next)),
       drafts: list(drafts, () => unpackDraft(next)),
     }
   })
@@ -98,6 +104,44 @@ function list<Item>(length: number, read: () => Item): readonly Item[] {
   const items: Item[] = []
   while (items.length < length) items.push(read())
   return items
+}
+
+function packReservation(
+  values: unknown[],
+  { limit, who, span, took, most, refuses, refill }: MeterReservation,
+): void {
+  values.push(limit, who, span, took, most, refuses)
+  packRefill(values, refill)
+}
+
+// The order of packReservation.
+const unpackReservation = (next: <Value>() => Value): MeterReservation => ({
+  ...{ limit: next<string>(), who: next<string>(), span: next<string>(), took: next<number>() },
+  ...{ most: next<number>(), refuses: next<boolean>(), ...unpackRefill(next) },
+})
+
+function packSettlement(
+  values: unknown[],
+  { limit, who, span, took, charged, refill }: MeterSettlement,
+): void {
+  values.push(limit, who, span, took, charged)
+  packRefill(values, refill)
+}
+
+// The order of packSettlement.
+const unpackSettlement = (next: <Value>() => Value): MeterSettlement => ({
+  ...{ limit: next<string>(), who: next<string>(), span: next<string>(), took: next<number>() },
+  ...{ charged: next<number>(), ...unpackRefill(next) },
+})
+
+function packRefill(values: unknown[], refill: MeterRefill | undefined): void {
+  if (refill) values.push(true, refill.rate, refill.periodMs, refill.at)
+  else values.push(false)
+}
+
+function unpackRefill(next: <Value>() => Value): { readonly refill?: MeterRefill } {
+  if (!next<boolean>()) return {}
+  return { refill: { rate: next(), periodMs: next(), at: next() } }
 }
 
 function packDraft(values: unknown[], draft: RowDraft): void {

@@ -46,8 +46,8 @@ const DECISION = `seq > ? and seq <= ? and status = 'allowed' and request_id is 
 
 const OUTCOME = `status in ('success', 'error', 'truncated', 'unknown')`
 
-const ROWS = `select request_id, principal_id, principal_type, action, tool, model, provider, cert_thumbprint, dpop_jkt
-  from audit_log`
+const ROWS = `select request_id, principal_id, principal_type, action, tool, model, provider, cert_thumbprint,
+  dpop_jkt, detail from audit_log`
 
 const BY_LOOKUP = `${ROWS} where seq in (
     select seq from audit_rows as decision where ${DECISION}

@@ -164,7 +164,7 @@ async function cutOff(t: Test, entries: Parameters<Replica['ledger']['commit']>[
   const close = () =>
     other.ledger.commit({
       statements: left?.statements ?? [],
-      entries: left?.decisions.map((decision) => entry({ ...decision, status: 'unknown' })) ?? [],
+      entries: left?.decisions.map((decision) => entry({ ...decision, detail: {}, status: 'unknown' })) ?? [],
     })
   return { url, gone, stream, left, close }
 }

@@ -155,7 +155,8 @@ t.test('the calls of a replica that died get their outcome from another one, onc
   const settled = await Promise.allSettled(
     others.map((other, index) => {
       const [one] = found[index] ?? []
-      const entries = one?.decisions.map((decision) => entry({ ...decision, status: 'unknown' })) ?? []
+      const entries =
+        one?.decisions.map((decision) => entry({ ...decision, detail: {}, status: 'unknown' })) ?? []
       return other.ledger.commit({ statements: one?.statements ?? [], entries })
     }),
   )

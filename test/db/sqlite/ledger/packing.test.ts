@@ -28,11 +28,26 @@ const statement = fc.record(
   { requiredKeys: ['sql', 'parameters'] },
 )
 const assertion = fc.record({ sql: text, parameters: fc.array(fc.oneof(text, fc.maxSafeInteger())) })
+const count = fc.maxSafeInteger()
+const meter = {
+  ...{ limit: text, who: text, span: text, took: count },
+  refill: fc.record({ rate: count, periodMs: count, at: count }),
+}
+const keys = ['limit', 'who', 'span', 'took'] as const
+const reservation = fc.record(
+  { ...meter, most: count, refuses: fc.boolean() },
+  { requiredKeys: [...keys, 'most', 'refuses'] },
+)
+const settlement = fc.record({ ...meter, charged: count }, { requiredKeys: [...keys, 'charged'] })
 const work: fc.Arbitrary<LedgerWork> = fc.record({
   assertions: fc.array(assertion, { maxLength: 3 }),
   statements: fc.array(statement, { maxLength: 2 }),
+  reservations: fc.array(reservation, { maxLength: 2 }),
+  settlements: fc.array(settlement, { maxLength: 2 }),
   drafts: fc.array(draft, { maxLength: 3 }),
 })
+
+const NOTHING = { assertions: [], statements: [], reservations: [], settlements: [] }
 
 t.test(
   'docs/ledger.md#appending: a batch is the same on the writer’s side, whatever its texts hold',
@@ -44,15 +59,14 @@ t.test(
       }),
       { numRuns: 300 },
     )
-    const { values, ...rest } = packBatch([{ assertions: [], statements: [], drafts: [] }])
-    t.throws(() => unpackBatch({ ...rest, values: [...values, 1] }), /a batch of 3 values came with 4/)
+    const { values, ...rest } = packBatch([{ ...NOTHING, drafts: [] }])
+    t.throws(() => unpackBatch({ ...rest, values: [...values, 1] }), /a batch of 5 values came with 6/)
   },
 )
 
 t.test('docs/ledger.md#appending: each unit hears of its own rows, and of its own refusal', async (t) => {
   const unit = (rows: number): LedgerWork => ({
-    assertions: [],
-    statements: [],
+    ...NOTHING,
     drafts: Array.from({ length: rows }, () => draftOf(entry(), ORIGIN)),
   })
   const sealed = (...seqs: number[]): WorkResult => ({

@@ -1,0 +1,29 @@
+import { isObject } from '../../support/json.ts'
+import type { MeterSettlement } from './meter-book.ts'
+import { UNDER_WAY } from './span.ts'
+
+interface DecisionRow {
+  readonly principal_id: string | null
+  /** Canonical JSON, as rows have it. */
+  readonly detail: string
+}
+
+/**
+ * Returns the settlements of a decision whose outcome nobody knows: all that it has reserved is used up. A member that
+ * is not as decisions write it is passed over.
+ */
+export function heldByDecision({ principal_id: principal, detail }: DecisionRow): readonly MeterSettlement[] {
+  // Most rows have none.
+  if (!detail.includes('"limits":')) return []
+  const read: unknown = JSON.parse(detail)
+  if (!isObject(read) || !Array.isArray(read.limits)) return []
+  return read.limits.flatMap((held: unknown) => settlementOf(held, principal ?? ''))
+}
+
+function settlementOf(held: unknown, principal: string): readonly MeterSettlement[] {
+  if (!isObject(held)) return []
+  const { id, each, span, took } = held
+  if (typeof id !== 'string' || typeof span !== 'string' || typeof took !== 'number') return []
+  const charged = span === UNDER_WAY ? 0 : took
+  return [{ limit: id, who: each === true ? principal : '', span, took, charged }]
+}

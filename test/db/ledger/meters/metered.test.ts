@@ -1,0 +1,119 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { openDatabase } from '../../../../db/engine.ts'
+import type { MeterReservation } from '../../../../db/ledger/meters/meter-book.ts'
+import { FOR_EVER, UNDER_WAY } from '../../../../db/ledger/meters/span.ts'
+import { verifyDatabase } from '../../../../db/ledger/read/read.ts'
+import { openLedger } from '../../../../db/ledger/record/ledger.ts'
+import { claimOnce } from '../../../../db/single-uses.ts'
+import { databaseUrl, ENGINE } from '../../../support/db/engine.ts'
+import { numberedLimits, reserve, settle } from '../../../support/db/metered-calls.ts'
+import { AT, entry, VERSION } from '../../../support/db/scratch-ledger.ts'
+
+const CALLS: MeterReservation = {
+  ...{ limit: 'lim_calls', who: '', span: FOR_EVER },
+  ...{ took: 1, most: 10, refuses: true },
+}
+const AT_ONCE: MeterReservation = { ...CALLS, limit: 'lim_at_once', span: UNDER_WAY }
+
+async function opened(t: Test, directory = t.testdir()) {
+  const database = await openDatabase(await databaseUrl(directory))
+  const ledger = await openLedger({ database, version: VERSION })
+  const meters = () => database.kysely.selectFrom('limit_meters').selectAll().orderBy('limit_id').execute()
+  const rows = () => database.kysely.selectFrom('audit_log').select(['status', 'detail']).execute()
+  const close = async () => {
+    await ledger.close()
+    t.match(await verifyDatabase(database.kysely), { ok: true })
+    await database.close()
+  }
+  return { database, ledger, meters, rows, close, directory }
+}
+
+t.test('of 200 calls at once on a budget for ten, exactly ten pass', async (t) => {
+  const { ledger, meters, rows, close } = await opened(t)
+  const ids = Array.from({ length: 200 }, (_, n) => `req_${n}`)
+  const passed = await Promise.all(ids.map((id) => reserve(ledger, id, [CALLS])))
+  t.equal(passed.filter(Boolean).length, 10)
+  t.match(await meters(), [{ limit_id: 'lim_calls', n: 10, reserved: 10, spent: 0 }])
+  const ended = { limit: CALLS.limit, who: '', span: FOR_EVER, took: 1, charged: 1 }
+  await Promise.all(ids.flatMap((id, n) => (passed[n] ? [settle(ledger, id, [ended])] : [])))
+  t.match(await meters(), [{ n: 20, reserved: 0, spent: 10 }], 'all ended: nothing is reserved')
+  t.equal(await reserve(ledger, 'req_late', [CALLS]), false, 'the budget stays used up')
+  const numbered = numberedLimits(await rows())
+  t.same(
+    numbered.map(({ n }) => n),
+    Array.from({ length: 20 }, (_, index) => index + 1),
+    'no number is left out',
+  )
+  t.same(
+    numbered.slice(0, 10).map(({ used }) => used),
+    Array.from({ length: 10 }, (_, used) => used),
+  )
+  await close()
+})
+
+t.test('of ten that may be under way an eleventh never is, and each end makes room for one', async (t) => {
+  const { ledger, close } = await opened(t)
+  const ended = { limit: AT_ONCE.limit, who: '', span: UNDER_WAY, took: 1, charged: 0 }
+  let [underWay, most] = [0, 0]
+  await Promise.all(
+    Array.from({ length: 60 }, async (_, n) => {
+      const id = `req_${n}`
+      while (!(await reserve(ledger, id, [AT_ONCE])));
+      underWay += 1
+      most = Math.max(most, underWay)
+      for (let turn = 0; turn < 20; turn += 1) await nextTurn()
+      underWay -= 1
+      await settle(ledger, id, [ended])
+    }),
+  )
+  t.equal(most, 10, 'as many as may be, and no more')
+  t.equal(await reserve(ledger, 'req_last', [AT_ONCE]), true)
+  await close()
+})
+
+t.test('a call takes of all its limits or of none, and a refused one has claimed nothing', async (t) => {
+  const { database, ledger, meters, close } = await opened(t)
+  const little = { ...CALLS, limit: 'lim_little', most: 1 }
+  t.equal(await reserve(ledger, 'req_1', [CALLS, little]), true)
+  const claim = claimOnce(database, 'ab'.repeat(32), AT + 60_000)
+  const row = (id: string) => entry({ request_id: id, detail: {} })
+  await t.rejects(
+    ledger.commit({ reservations: [little], statements: [claim], entries: [] }),
+    /rows leave 0 places/,
+    'a row must say what it takes',
+  )
+  await t.rejects(
+    ledger.commit({
+      ...{ reservations: [little], statements: [{ sql: 'select 1', parameters: [] }] },
+      entries: [row('req_2')],
+    }),
+    /changes nothing else/,
+  )
+  t.equal(await reserve(ledger, 'req_3', [CALLS, little]), false)
+  t.match(await meters(), [
+    { limit_id: 'lim_calls', n: 1 },
+    { limit_id: 'lim_little', n: 1 },
+  ])
+  await close()
+})
+
+t.test('calls that a dead process left open are charged what they held, once', async (t) => {
+  const first = await opened(t)
+  const each = { ...CALLS, limit: 'lim_each', who: 'acme::bot', took: 3, most: 100 }
+  t.equal(await reserve(first.ledger, 'req_open', [each, AT_ONCE]), true)
+  t.equal(await reserve(first.ledger, 'req_ended', [each]), true)
+  await settle(first.ledger, 'req_ended', [{ ...each, charged: 2 }])
+  await first.close()
+  // On PostgreSQL others close the calls of a stream only when it has been gone for a while.
+  if (ENGINE === 'sqlite') {
+    const next = await opened(t, first.directory)
+    t.equal(await next.ledger.recover(AT, 'cd'.repeat(32)), 1)
+    t.equal(await next.ledger.recover(AT, 'cd'.repeat(32)), 0)
+    t.match(await next.meters(), [
+      { limit_id: 'lim_at_once', n: 2, reserved: 0, spent: 0 },
+      { limit_id: 'lim_each', n: 4, reserved: 0, spent: 5 },
+    ])
+    await next.close()
+  }
+})
