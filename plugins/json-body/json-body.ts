@@ -4,7 +4,7 @@ import type { CallCommitments } from '../facts.ts'
 import type { Arrival, MemoryOwner, Plugin } from '../plugin.ts'
 import { Refusal, type RefusalReason } from '../refusal.ts'
 import { BYTES_AT_ONCE, runPromptly, type WorkSteps } from '../turns.ts'
-import { type JsonScan, JUDGED_DEPTH, scanJson, scanJsonSteps } from './scan.ts'
+import { type JsonScan, JUDGED_DEPTH, scanJson, scanJsonSteps, type WatchedNames } from './scan.ts'
 
 /** A body that is one JSON object. Given by `json_body`. */
 export interface JsonBody {
@@ -22,6 +22,8 @@ export interface JsonBody {
   readonly wide: JsonScan['wide']
   /** The outermost names that stand twice: `json` has the last value. None unless names are `judged`. */
   readonly repeated: JsonScan['repeated']
+  /** True if a member, at whatever depth, has a name that was `watched` for. */
+  readonly isWatched: boolean
   /** The commitment to a long body, which takes too long to be made at once. Absent: of any other. */
   readonly bodySha256?: string
 }
@@ -38,6 +40,8 @@ interface JsonBodyOptions {
   readonly judged?: JudgedNames
   /** The outermost members that are looked into if they are objects. Not if names are `judged`. */
   readonly lookedInto?: readonly string[]
+  /** Names that are looked for at every depth: `isWatched` says if there are any. Default: none. */
+  readonly watched?: WatchedNames | undefined
 }
 
 /**
@@ -51,18 +55,19 @@ export function jsonBody({
   otherwise = 'body_invalid',
   judged,
   lookedInto = [],
+  watched,
 }: JsonBodyOptions): Plugin<JsonBodyNeeds, JsonBody> {
   const names = judged ?? JUDGED_DEPTH
   const objectOf = (body: Buffer, scan: JsonScan): JsonBody => {
     if (judged) judge(scan, judged)
     if (!scan.isObject) throw new Refusal(otherwise, { message: 'The body must be a JSON object.' })
-    const { value, spans, objects, inner, wide, repeated } = scan
+    const { value, spans, objects, inner, wide, repeated, isWatched } = scan
     // Proven by the line above.
-    return { body, json: value as UnknownRecord, spans, objects, inner, wide, repeated }
+    return { body, json: value as UnknownRecord, spans, objects, inner, wide, repeated, isWatched }
   }
   /** Reads a body that may take too long to be read at once, and commits to it. */
   function* longObject(body: Buffer, commitments: CallCommitments | undefined): WorkSteps<JsonBody> {
-    const read = objectOf(body, yield* scanJsonSteps(body, names, lookedInto))
+    const read = objectOf(body, yield* scanJsonSteps(body, names, lookedInto, watched))
     if (!commitments) return read
     return { ...read, bodySha256: yield* digesting(body, commitments.hashing('body_sha256')) }
   }
@@ -75,7 +80,7 @@ export function jsonBody({
         if (body.length === 0) throw bodyRefusal('The body is empty; a JSON object is expected.')
         return body.length > BYTES_AT_ONCE
           ? runPromptly(longObject(body, arrival.commitments), arrival.hangup)
-          : objectOf(body, scanJson(body, names, lookedInto))
+          : objectOf(body, scanJson(body, names, lookedInto, watched))
       }
       const body = arrival.readBody(limit, arrival)
       return body instanceof Promise ? body.then(read) : read(body)
@@ -173,6 +178,7 @@ const EMPTY: Omit<JsonBody, 'body'> = {
   inner: NOTHING,
   wide: new Set(),
   repeated: new Set(),
+  isWatched: false,
 }
 
 /** The digest is made in pieces of so many bytes. */

@@ -45,6 +45,36 @@ const STEP_TOKENS = 512
 const STEP_BYTES = 16_384
 const PIECE = 262_144
 
+/** Names that are looked for at every depth, by length: a name of another length is not even compared. */
+export class WatchedNames {
+  readonly #byLength: readonly (readonly string[] | undefined)[]
+
+  constructor(names: readonly string[]) {
+    const byLength: string[][] = []
+    for (const name of names) {
+      const alike = byLength[name.length]
+      if (alike) alike.push(name)
+      else byLength[name.length] = [name]
+    }
+    this.#byLength = byLength
+  }
+
+  has(name: string): boolean {
+    return this.#byLength[name.length]?.includes(name) ?? false
+  }
+
+  /** Finds the one that stands, plainly written, between two places. */
+  nameAt(bytes: Buffer, start: number, end: number): string | undefined {
+    const names = this.#byLength[end - start]
+    return names?.find((name) => isTextAt(bytes, start, name))
+  }
+}
+
+function isTextAt(bytes: Buffer, start: number, text: string): boolean {
+  for (let at = 0; at < text.length; at += 1) if (bytes[start + at] !== text.charCodeAt(at)) return false
+  return true
+}
+
 /** Down to which depth every name is judged; or which outermost names are, and no others. */
 export type JudgedNamesOfText = number | { readonly has: (name: string) => boolean }
 
@@ -56,13 +86,15 @@ export type JudgedNamesOfText = number | { readonly has: (name: string) => boole
  * number of more than 16,383 characters, an escape in the name of an outer member. Linear in the length of
  * the text. `judged`: down to where a member is an outer one, by default 2; or the only members, of the
  * outermost object, that must be written plainly and once. `lookedInto`: names of outermost members.
+ * `watched`: names at any depth, of which the scan says only if there are any.
  */
 export function scanJson(
   bytes: Buffer,
   judged: JudgedNamesOfText = JUDGED_DEPTH,
   lookedInto: readonly string[] = NONE,
+  watched: WatchedNames | null = null,
 ): JsonScan {
-  const scanner = new Scanner(bytes, judged, lookedInto)
+  const scanner = new Scanner(bytes, judged, lookedInto, watched)
   while (!scanner.step());
   return scanner.result()
 }
@@ -72,8 +104,9 @@ export function* scanJsonSteps(
   bytes: Buffer,
   judged: JudgedNamesOfText = JUDGED_DEPTH,
   lookedInto: readonly string[] = NONE,
+  watched: WatchedNames | null = null,
 ): WorkSteps<JsonScan> {
-  const scanner = yield* scanSteps(bytes, judged, lookedInto)
+  const scanner = yield* scanSteps(bytes, judged, lookedInto, watched)
   const scan = scanner.result()
   // Of a text whose outermost names alone are judged, nobody reads more than short members.
   if (typeof judged !== 'number' || !scan.isObject || !scanner.isDear) return scan
@@ -83,7 +116,7 @@ export function* scanJsonSteps(
 
 /** Does what {@link scanJson} does, in steps, for a reader of places who does not read the value. */
 export function* scanPlacesSteps(bytes: Buffer, lookedInto: readonly string[]): WorkSteps<JsonScan> {
-  const scanner = yield* scanSteps(bytes, JUDGED_DEPTH, lookedInto)
+  const scanner = yield* scanSteps(bytes, JUDGED_DEPTH, lookedInto, null)
   return scanner.result()
 }
 
@@ -128,6 +161,8 @@ class Scanner {
   readonly #bytes: Buffer
   readonly #judged: JudgedNamesOfText
   readonly #lookedInto: readonly string[]
+  readonly #watched: WatchedNames | null
+  #isWatched = false
   /** True: every object is searched for names that stand twice. */
   readonly #isStrict: boolean
   readonly #isUtf8: boolean
@@ -153,8 +188,14 @@ class Scanner {
   /** The places of the objects with more than 1,000 members. */
   readonly wideAt = new Set<number>()
 
-  constructor(bytes: Buffer, judged: JudgedNamesOfText, lookedInto: readonly string[]) {
+  constructor(
+    bytes: Buffer,
+    judged: JudgedNamesOfText,
+    lookedInto: readonly string[],
+    watched: WatchedNames | null,
+  ) {
     this.#bytes = bytes
+    this.#watched = watched
     this.#judged = judged
     this.#lookedInto = lookedInto
     this.#isStrict = typeof judged === 'number'
@@ -205,6 +246,7 @@ class Scanner {
       inner: this.#inner,
       escapedNames: this.#outermost.escapedNames,
       repeated: this.#repeated,
+      isWatched: this.#isWatched,
       wideAt: this.#isOdd ? this.wideAt : null,
     })
   }
@@ -239,6 +281,10 @@ class Scanner {
     inside.members += 1
     if (inside.members === MAX_NARROW + 1) this.wideAt.add(inside.at)
     if (this.#isStrict) this.#once(inside, at, end, odd)
+    if (this.#watched !== null && !this.#isWatched)
+      this.#isWatched = odd
+        ? this.#watched.has(odd.name)
+        : this.#watched.nameAt(this.#bytes, at + 1, end) !== undefined
     const isListed = inside.listed !== null && inside.members <= MAX_NARROW + 1
     if (inside.noted || isListed) {
       const name = odd?.name ?? nameText(this.#bytes, at + 1, end)

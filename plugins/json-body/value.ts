@@ -37,6 +37,8 @@ export interface JsonScan {
   readonly escapedNames: boolean
   /** The names that stand twice in the outermost object, if a scan leaves them: `value` has the last. */
   readonly repeated: ReadonlySet<string>
+  /** True if a member, at whatever depth, has a name that was watched for. */
+  readonly isWatched: boolean
   /**
    * The objects of `value`, as far as it was read, with more than 1,000 members: to list the names of one may
    * hold up the loop.
@@ -63,6 +65,7 @@ export class LazyScan implements JsonScan {
   readonly inner: JsonScan['inner']
   readonly escapedNames: boolean
   readonly repeated: JsonScan['repeated']
+  readonly isWatched: boolean
   readonly wide = new Set<object>()
   readonly #bytes: Buffer
   readonly #rootAt: number
@@ -71,7 +74,7 @@ export class LazyScan implements JsonScan {
   #value: unknown
 
   constructor(bytes: Buffer, rootAt: number, found: FoundInText) {
-    const { spans, objects, inner, escapedNames, repeated, wideAt } = found
+    const { spans, objects, inner, escapedNames, repeated, isWatched, wideAt } = found
     this.isObject = bytes[rootAt] === OPEN_BRACE
     this.#bytes = bytes
     this.#rootAt = rootAt
@@ -80,6 +83,7 @@ export class LazyScan implements JsonScan {
     this.inner = inner
     this.escapedNames = escapedNames
     this.repeated = repeated
+    this.isWatched = isWatched
     this.#wideAt = wideAt
   }
 

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import t from 'tap'
-import { scanJson, scanJsonSteps } from '../../../plugins/json-body/scan.ts'
+import { scanJson, scanJsonSteps, WatchedNames } from '../../../plugins/json-body/scan.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { diceOf, mutatedBody, scanDifference } from '../../support/plugins/scan-mutations.ts'
 import { runsOf } from '../../support/sweep-places.ts'
@@ -195,3 +195,23 @@ await t.test('T14: the objects with more than 1,000 members are told, wherever t
   )
   t.end()
 })
+
+t.test(
+  'a name that is watched for is seen at every depth, however it is written, and never in a value',
+  (t) => {
+    const watched = new WatchedNames(['file_id', 'id'])
+    const none = { has: () => false }
+    const isWatched = (text: string) => scanJson(Buffer.from(text), none, [], watched).isWatched
+    for (const text of [
+      '{"id":1}',
+      '{"a":[[{"b":{"file_id":null}}]]}',
+      '{"a":{"f\\u0069le_id":1}}',
+      '[{"id":1}]',
+    ])
+      t.ok(isWatched(text), text)
+    for (const text of ['{"a":"id"}', '{"a":"\\"id\\":1"}', '{"ID":1,"ids":2,"xid":3,"file_i":4}', '["id"]'])
+      t.notOk(isWatched(text), text)
+    t.notOk(scanJson(Buffer.from('{"id":1}')).isWatched, 'nobody watches')
+    t.end()
+  },
+)
