@@ -23,6 +23,7 @@ import * as followedBundles from './migrations/0084_followed_bundles.ts'
 import * as attention from './migrations/0090_attention.ts'
 import * as setsAndLabels from './migrations/0094_sets_and_labels.ts'
 import { auditSegmentIndex } from './migrations/0102_audit_segment_index.ts'
+import { providerStates } from './migrations/0105_provider_states.ts'
 import * as limits from './migrations/0107_limits.ts'
 import type { DatabaseSchema } from './schema.ts'
 import { messageOf } from './support/error-message.ts'
@@ -60,6 +61,7 @@ export const COMMON_MIGRATIONS: NamedMigrations = {
   '0090_attention': attention,
   '0094_sets_and_labels': setsAndLabels,
   '0102_audit_segment_index': auditSegmentIndex,
+  '0105_provider_states': providerStates,
   '0107_limits': limits,
 }
 

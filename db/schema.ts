@@ -14,6 +14,7 @@ export interface DatabaseSchema {
   readonly attached_cas: AttachedCaTable
   readonly agent_trusted_cas: AgentTrustedCaTable
   readonly single_uses: SingleUseTable
+  readonly provider_states: ProviderStateTable
   readonly signing_keys: SigningKeyTable
   readonly mcp_resources: McpResourceTable
   readonly mcp_tools: McpToolTable
@@ -126,6 +127,16 @@ interface SubjectKeyTable {
   readonly principal_id: string
   /** 32 random bytes, sealed. base64. */
   readonly sealed_key: string
+}
+
+/** Ids that providers' answers have stated, one row for each principal to whom. */
+interface ProviderStateTable {
+  /** The name that the ledger knows the principal by. */
+  readonly principal_ref: string
+  /** Lower-case hex, 32 digits: made of provider and id by the principal's key. */
+  readonly digest: string
+  /** ms since the epoch. */
+  readonly expires_at: number
 }
 
 interface CertificatePinTable {

@@ -244,6 +244,10 @@ export const REFUSAL_REASONS = {
     400,
     'The body has a member that this gateway does not send to the provider of this model. Leave it out, or ask an operator to allow it.',
   ),
+  provider_state_refused: invalid(
+    400,
+    'The body names what the provider keeps for somebody else. Send the content itself, or ask an operator to share it.',
+  ),
   model_unknown: missing(
     'No configured provider serves this model. GET /v1/models lists those that can be called.',
   ),

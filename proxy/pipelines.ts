@@ -26,6 +26,9 @@ import { tokenProof, tokenRequest } from './auth/token-request.ts'
 import { endpointFor, wouldReach } from './llm/describe-providers.ts'
 import type { DialectName, LlmEndpoint } from './llm/dialects/registry.ts'
 import { JUDGED_MEMBERS, type LlmTarget, llmCall, llmMembers } from './llm/routing.ts'
+import type { StateMemory } from './llm/state/memory.ts'
+import { WATCHED_NAMES } from './llm/state/names.ts'
+import { providerState } from './llm/state/provider-state.ts'
 import { mcpState, mcpTool } from './mcp/gate/checks.ts'
 import type { McpTarget } from './mcp/gate/demand-now.ts'
 import {
@@ -95,6 +98,8 @@ export interface PipelineDependencies {
   /** The sources of the checks of proofs and tokens; the mode comes from the configuration. */
   readonly constrained: Omit<DpopDependencies, 'mode' | 'noDowngrade' | 'inForce'>
   readonly claims: ProofClaimDependencies
+  /** Made once: the ids that providers' answers have stated. */
+  readonly states: Pick<StateMemory, 'known'>
   /** Made once: sessions and open server requests outlive a configuration. */
   readonly mcp: Pick<
     McpRuntime,
@@ -206,12 +211,17 @@ function ownChecks({ checks }: Configuration): readonly CheckPlugin[] {
   return watching.length === 0 ? judging : [...judging, shadowChecks(watching)]
 }
 
+/** Reads the body of an LLM call, and looks for names by which it may name what a provider keeps. */
+const llmBody = ({ wire }: Pick<LlmEndpoint, 'wire'>) =>
+  jsonBody({ limit: LLM_BODY_LIMIT, judged: JUDGED_MEMBERS, watched: wire && WATCHED_NAMES[wire] })
+
 function llmPipelines(
-  { configuration, pin, pinNow, again, apiKey, claims }: PipelineDependencies,
+  { configuration, pin, pinNow, again, apiKey, claims, states }: PipelineDependencies,
   { ours, proof }: CallerQuestions,
 ) {
   const gate = capabilityGate<LlmTarget>()
   const members = llmMembers(configuration.llm)
+  const state = providerState(configuration.llm, states)
   const own = ownChecks(configuration)
   return {
     /**
@@ -225,7 +235,7 @@ function llmPipelines(
         .pass(proof)
         .pass(apiKey)
         .pass(capabilityBeforeBody)
-        .pass(jsonBody({ limit: LLM_BODY_LIMIT, judged: JUDGED_MEMBERS }))
+        .pass(llmBody(endpoint))
         .pass(llmCall(endpoint))
         .pass(members)
         // If an operator's change overtakes the record, everything that rests on it is asked once more.
@@ -234,6 +244,7 @@ function llmPipelines(
         // (docs/threats.md#m-06). If it came at once, the record sees to that alone.
         .pass(again)
         .pass(gate)
+        .pass(state)
       return own.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
     },
 
@@ -312,7 +323,7 @@ function whatIfPipelines({ configuration, inForce, pinNow, again, mcp }: Pipelin
     const call = ANYONE.pass(routeDemand('egress_llm_chat', 'llm.chat'))
       .pass(pinNow)
       .pass(presumedProof(dpopMode))
-      .pass(jsonBody({ limit: LLM_BODY_LIMIT, judged: JUDGED_MEMBERS }))
+      .pass(llmBody(endpoint))
       .pass(llmCall(endpoint))
       .pass(llmMembers(llm))
       .pass(again)

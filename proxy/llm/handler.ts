@@ -33,7 +33,11 @@ export function llmHandler(options: LlmOptions, services: LlmServices): (facts: 
     if (facts.headers[LOOP]?.includes(services.loopToken)) throw new Refusal('loop_detected')
     const targets = ((): readonly AskedTarget[] => {
       try {
-        return targetsOf(model, endpoint)
+        const found = targetsOf(model, endpoint)
+        // What one provider keeps another one does not know.
+        return facts.stateAt === null
+          ? found
+          : found.filter(({ provider }) => facts.stateAt?.has(provider.name))
       } catch (error) {
         if (model !== null && error instanceof Refusal && error.reason === 'model_unknown')
           services.modelMismatches.noteUnserved({ asked: model, at: facts.at, requestId: facts.id })

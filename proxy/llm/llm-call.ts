@@ -6,13 +6,16 @@ import type { SecretTraces } from '../../plugins/secrets/traces.ts'
 import type { ModelMismatches } from './answered-models.ts'
 import type { ProviderKeys } from './credentials/provider-keys.ts'
 import type { LlmTarget } from './routing.ts'
+import type { StateMemory } from './state/memory.ts'
+import type { StateFacts } from './state/provider-state.ts'
 import type { LlmUpstream } from './upstream/answer.ts'
 import type { IdempotencyKeys } from './upstream/idempotency-keys.ts'
 
 /** A granted call with its body. */
 export type LlmFacts = Arrival &
   Pick<JsonBody, 'body' | 'spans'> &
-  Pick<PinnedCaller, 'commitments'> & { granted: CallPermit<LlmTarget> }
+  Pick<PinnedCaller, 'commitments'> &
+  StateFacts & { granted: CallPermit<LlmTarget> }
 
 export interface LlmServices {
   readonly upstream: LlmUpstream
@@ -20,6 +23,7 @@ export interface LlmServices {
   readonly idempotencyKeys: IdempotencyKeys
   /** The name of the gateways on this database in `CDN-Loop` (RFC 8586): a token that nobody can guess. */
   readonly loopToken: string
+  readonly states: Pick<StateMemory, 'note'>
   readonly modelMismatches: Pick<ModelMismatches, 'note' | 'noteUnserved'>
 }
 

@@ -233,6 +233,29 @@ const provider = z
       .max(200)
       .default([])
       .describe('Members that callers may send to this provider nevertheless, e.g. provider of OpenRouter.'),
+    state: z
+      .enum(['refuse', 'own', 'allow'])
+      .optional()
+      .describe(
+        'Whether a body may name what the provider keeps (docs/protocol.md#state). own: by an id that an answer to the ' +
+          'same principal has stated, or one of `shared_ids`. refuse: never. allow: by any id. Default own; allow with ' +
+          "auth: passthrough, where what is kept is the caller's own.",
+      ),
+    shared_ids: z
+      .array(
+        z
+          .string()
+          .min(1)
+          .max(256)
+          .regex(/^[\x21-\x7e]+$/, 'must be an id: printable ASCII without spaces')
+          .refine((id) => !/^\*+$/.test(id), 'is every id: say state: allow instead'),
+      )
+      .max(1000)
+      .default([])
+      .describe(
+        'Ids that every principal may name with state: own, such as those of prompts, files and vector stores that ' +
+          'an operator has stored. * stands for any characters.',
+      ),
     lossy: losses
       .default('none')
       .describe(
@@ -311,10 +334,16 @@ const provider = z
     if (auth === 'passthrough')
       refuse('credentials', 'are never sent with auth: passthrough; leave one of them out')
   })
-  .transform(({ auth, speaks, ...rest }) => ({
+  .superRefine(({ state = 'own', shared_ids: shared }, context) => {
+    const message = `say nothing with state: ${state}; leave them out`
+    if (state !== 'own' && shared.length > 0)
+      context.addIssue({ code: 'custom', path: ['shared_ids'], message })
+  })
+  .transform(({ auth, speaks, state, ...rest }) => ({
     ...rest,
     auth: auth ?? defaultAuth(rest),
     speaks: speaks ?? defaultSpeaks(rest),
+    state: state ?? (auth === 'passthrough' ? ('allow' as const) : ('own' as const)),
   }))
 
 /** The options of the `llm` plugin file. Does NOT check that a base URL answers, or takes a key. */

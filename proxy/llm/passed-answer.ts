@@ -5,7 +5,7 @@ import { isRequestedModel } from './answered-models.ts'
 import { answerTap } from './dialects/answer-tap.ts'
 import type { ProviderUsage } from './dialects/stated-usage.ts'
 import type { AnswerReading } from './dialects/statements.ts'
-import { readDocument } from './dialects/statements.ts'
+import { type DocumentListener, readDocument } from './dialects/statements.ts'
 import type { LlmDependencies, LlmFacts } from './llm-call.ts'
 import { brokenOffEvent, unreadAnswer } from './refusals.ts'
 import {
@@ -16,6 +16,7 @@ import {
   secretQuotedError,
 } from './refused-answer.ts'
 import type { ProviderTarget } from './routing.ts'
+import { STATED_NAMES, statedIds } from './state/stated-ids.ts'
 import type { ToldRequest } from './translate/call.ts'
 import { isEventStream, requestIdOf, responseHeaders } from './upstream/headers.ts'
 
@@ -33,6 +34,7 @@ export function passOnAnswer(
   const { status, headers: stated, body } = answer
   const { traces } = target.headers
   const { names } = granted.target.endpoint
+  const hear = stateListener(answered, facts, means)
   const { 'content-type': type = '', 'content-encoding': encoding, 'content-length': length } = stated
   const headers = responseHeaders(stated, target.headers.returns)
   if (Buffer.isBuffer(body)) {
@@ -40,14 +42,20 @@ export function passOnAnswer(
       if (!isReadableText(body, true)) return refuseWith(unreadAnswer(failedOf(answered)), answered)
       if (quotesUnbroken(traces, body)) return refuseQuoted(answered)
     }
-    const report = (): CallReport => {
-      const reading = encoding === undefined ? readDocument(names, body) : null
-      if (reading) return judgedReport(answered, reading, facts, means)
+    const read = (): WholeReading => {
+      const reading = encoding === undefined ? readDocument(names, body, hear) : null
+      if (reading) return { reading, isWhole: true }
       // Whatever else came, such as events under the name of JSON.
-      const tap = answerTap(names, type, encoding)
+      const tap = answerTap(names, type, encoding, null, hear)
       tap.observe(body)
       const isWhole = tap.isWhole(true)
-      const judged = judgedReport(answered, tap.read(isWhole), facts, means)
+      return { reading: tap.read(isWhole), isWhole }
+    }
+    // The caller may name an id of it in its next request.
+    const early = hear && read()
+    const report = (): CallReport => {
+      const { reading, isWhole } = early ?? read()
+      const judged = judgedReport(answered, reading, facts, means)
       return isWhole ? judged : { ...judged, failed: true, reason: 'provider_failed' }
     }
     return { status, headers, body, report }
@@ -57,7 +65,7 @@ export function passOnAnswer(
   if (isEvents) headers['x-accel-buffering'] = 'no'
   // So that a caller can tell a whole answer from a cut one.
   else if (length !== undefined) headers['content-length'] = length
-  const tap = answerTap(names, type, encoding, held)
+  const tap = answerTap(names, type, encoding, held, hear)
   let isWhole = false
   const screen = traces.length > 0 ? new SecretScreen(traces) : null
   let tail: Buffer = Buffer.alloc(0)
@@ -85,6 +93,25 @@ export function passOnAnswer(
       ...(screen?.quoted && { failed: true, reason: 'provider_failed', cause: secretQuotedError() }),
     }),
   }
+}
+
+interface WholeReading {
+  readonly reading: AnswerReading
+  readonly isWhole: boolean
+}
+
+/** Makes the listener that remembers which ids an answer states; undefined if nobody asks for them later. */
+function stateListener(
+  { target: { provider } }: ProviderAnswer,
+  { granted, commitments, spans }: LlmFacts,
+  { states }: LlmDependencies,
+): DocumentListener | undefined {
+  const { wire } = granted.target.endpoint
+  if (wire === undefined || provider.state !== 'own') return undefined
+  const names = STATED_NAMES[wire]
+  if (names.askedBy?.some((name) => spans.has(name)) === false) return undefined
+  const owner = { ref: granted.principal.ref, commitments }
+  return (root) => states.note(owner, provider.name, statedIds(names, root, spans))
 }
 
 /** Reports an answer, the failure that it tells of, and why its counts are not known. */

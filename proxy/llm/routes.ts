@@ -77,6 +77,7 @@ const REASONS: readonly RefusalReason[] = [
   ...BODY_REASONS,
   ...GATED_REASONS,
   'member_refused',
+  'provider_state_refused',
   'model_unknown',
   'dialect_translation_unavailable',
   'translation_lossy',

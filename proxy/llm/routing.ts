@@ -11,7 +11,7 @@ import {
   type LlmEndpoint,
   PATH_OF_WIRE,
 } from './dialects/registry.ts'
-import { READ_MEMBERS, ROUTING_MEMBERS } from './dialects/routing-members.ts'
+import { READ_MEMBERS, ROUTING_MEMBERS, STATE_MEMBERS } from './dialects/routing-members.ts'
 import { type LlmOptions, type LlmProvider, modelOfAlias } from './options.ts'
 import { TOLD_IN } from './translate/wires.ts'
 import { connectionsTo, type ProviderConnection, type ProviderConnections } from './upstream/provider.ts'
@@ -96,7 +96,7 @@ function readStream(value: unknown): boolean {
 
 const malformed = (message: string): Refusal => new Refusal('body_invalid', { message })
 
-export const JUDGED_MEMBERS = new JudgedNames(READ_MEMBERS)
+export const JUDGED_MEMBERS = new JudgedNames([...READ_MEMBERS, ...STATE_MEMBERS])
 
 /** Returns the member of a body that may not go to a provider, or null. */
 type FindRefusedMember = (body: JsonBody) => string | null
@@ -202,7 +202,7 @@ const MAX_KNOWN_NAMES = 1_000
 /** Characters of a member's name in a refusal. */
 const MAX_NAME = 128
 
-const shownName = (name: string): string => escapeHidden(name).slice(0, MAX_NAME)
+export const shownName = (name: string): string => escapeHidden(name).slice(0, MAX_NAME)
 
 function memberRefusal(name: string, provider: LlmProvider): Refusal {
   const member = shownName(name)

@@ -128,6 +128,9 @@ export async function startGateway(settings: Settings, options: GatewayOptions =
   }
 }
 
+const ALLOWS_STATE =
+  'state: allow: any caller may name what another one has stored at this provider, such as its conversations'
+
 /** Says how the connection to a database server is protected: plain text over a network is a warning. */
 function logProtection({ databaseUrl }: Settings, { log }: GatewayLogs, at: number): void {
   const location = databaseLocation(databaseUrl)
@@ -219,6 +222,8 @@ async function openGateway(opening: OpenOptions): Promise<Gateway> {
     services.listeners.current = await openListeners(settings, tls, timers, handle)
     const { logFields, isScarce } = services.descriptors
     logs.log[isScarce ? 'warn' : 'info'](logFields, 'the connections that may be open at once')
+    for (const { name: provider, state, auth } of opening.configuration.llm.providers)
+      if (state === 'allow' && auth !== 'passthrough') logs.log.warn({ provider }, ALLOWS_STATE)
     stopTasks = startTasks(services, inForce.configuration)
   }
   control.serve(serving('control'))
@@ -409,6 +414,7 @@ async function shutdown(options: ShutdownOptions): Promise<void> {
   await recordAnonymousRefusals(refused).catch(logWriteFailure(logs.log))
   await writeSummaries({ ledger, summaries }, true).catch(logWriteFailure(logs.log))
   await touchSeen({ ...services, database: dataDirectory.database }).catch(logWriteFailure(logs.log))
+  await services.states.flush()
   if (listeners) await note('service.stopped', {}).catch(logWriteFailure(logs.log))
   // The last rows too: all of them are sealed at rest.
   if (dataDirectory.database.leads(SEAL_TASK)) await services.sealer.seal().catch(logWriteFailure(logs.log))

@@ -45,6 +45,7 @@ import { MemoryBudget, type MemoryLimits, RequestDrain } from '../http/open-call
 import { ModelMismatches } from '../llm/answered-models.ts'
 import { ModelCatalogue } from '../llm/catalogue.ts'
 import { ProviderKeys } from '../llm/credentials/provider-keys.ts'
+import { StateMemory } from '../llm/state/memory.ts'
 import { openUpstream } from '../llm/upstream/client.ts'
 import { idempotencyKeys } from '../llm/upstream/idempotency-keys.ts'
 import { ParkedCalls } from '../mcp/handlers/parked-calls.ts'
@@ -221,6 +222,7 @@ export async function openServices(
   const upstream = openUpstream({ names: new HostNameCache({ servers: nameServers }) })
   const providerKeys = new ProviderKeys({ upstream, clock, log: logs.log })
   const catalogue = new ModelCatalogue()
+  const states = new StateMemory({ database, ledger, clock })
   return {
     dataDirectory,
     logs,
@@ -289,6 +291,8 @@ export async function openServices(
     idempotencyKeys: idempotencyKeys(subjectKeys.derived('llm idempotency key')),
     /** The name of the gateways on this database in `CDN-Loop`. */
     loopToken: `sallyport-${subjectKeys.derived('cdn loop').toString('hex').slice(0, 32)}`,
+    /** The ids of what providers keep, by the principals whose answers have stated them. */
+    states,
     /** The models that providers ran in place of those that they were asked for, since the process started. */
     modelMismatches: new ModelMismatches((provider) => metrics.modelMismatches.inc({ provider })),
     /** Lists of models, as the providers last gave them. */
@@ -333,6 +337,7 @@ export async function openServices(
         tokens: tokenVerifier({ issuer, baseUrls, key: keys.verifier }),
       },
       claims: { ledger, database },
+      states,
     },
     hasAdminSecret: hasOperatorSecret(stored, settings.adminSecret),
     /** Has the listeners show the server's certificate that is in the data directory now. */

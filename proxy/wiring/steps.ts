@@ -91,6 +91,7 @@ export function emptyDependencies(
       pin: pinned,
       key: secret,
     }),
+    states: { known: () => Promise.resolve(new Set()) },
     adminUrls: () => [],
     adminPages: () => [],
     metricsToken: null,

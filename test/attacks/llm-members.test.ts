@@ -3,7 +3,9 @@ import { foldedName } from '../../plugins/json-body/json-body.ts'
 import { READ_MEMBERS, ROUTING_MEMBERS } from '../../proxy/llm/dialects/routing-members.ts'
 import { CHAT, PLUGIN_FILES, testGateway } from '../support/gateway.ts'
 
-const ALLOWING = `${PLUGIN_FILES['50-llm.yaml']}  - name: router
+/** Ids that are no question of this file. */
+const SHARED = '\n    shared_ids: [c, conv_1, "pmpt_*", resp_1]'
+const ALLOWING = `${PLUGIN_FILES['50-llm.yaml']?.replace(/models: .*/g, `$&${SHARED}`)}  - name: router
     dialect: openai
     base_url: UPSTREAM/v1
     api_key: sk-upstream-router

@@ -13,6 +13,7 @@ import {
   setActive,
   setSpiffeBundle,
 } from '../../../db/principals/write.ts'
+import { deleteStates } from '../../../db/provider-states.ts'
 import { namesUnchanged } from '../../../db/settings.ts'
 import { changeAuthor, commitChange } from '../operation/change.ts'
 import type { RehearsalChange } from '../operation/changes.ts'
@@ -69,6 +70,7 @@ export const erase = (kind: PrincipalKind) =>
           deletePins(database, type, id),
           deleteApiKeys(database, { type, id }),
           deletePrincipalBindings(database, type, id),
+          deleteStates(database, type, id),
           deleteSubjectKeys(database, type, id),
         ],
       }))

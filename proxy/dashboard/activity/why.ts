@@ -30,7 +30,8 @@ const rowAuthority = ({ detail }: AuditRow): UnknownRecord =>
 /** The plugins that may refuse a call, in the order in which they are asked (proxy/pipelines.ts). */
 const ORDER = [
   ...['origin', 'pin', 'dpop', 'api_key', 'json_body', 'mcp_peek', 'mcp_message', 'mcp_door'],
-  ...['mcp_resource_path', 'llm_call', 'llm_members', 'mcp_target', 'capability', 'mcp_tool', 'mcp_state'],
+  ...['mcp_resource_path', 'llm_call', 'llm_members', 'mcp_target', 'capability', 'provider_state'],
+  ...['mcp_tool', 'mcp_state'],
 ]
 
 const GATE_FINDINGS: Readonly<Record<string, (row: AuditRow) => HtmlFragment | string>> = {

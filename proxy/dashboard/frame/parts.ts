@@ -46,6 +46,7 @@ const GATES: Readonly<Record<string, string>> = {
   mcp_resource_path: 'server',
   llm_call: 'model',
   llm_members: 'members of the call',
+  provider_state: 'what the provider keeps',
   mcp_target: 'tool and binding',
   mcp_tool: 'approved definition',
   mcp_state: 'session',

@@ -5,7 +5,13 @@ import type { AnswerNames } from './dialect.ts'
 import { AnswerEventReader } from './event-reader.ts'
 import type { MemberPicker } from './member-picker.ts'
 import type { ProviderUsage, TokensUnknown } from './stated-usage.ts'
-import { type AnswerReading, AnswerStatements, PARSED_WHOLE, parseOrNothing } from './statements.ts'
+import {
+  type AnswerReading,
+  AnswerStatements,
+  type DocumentListener,
+  PARSED_WHOLE,
+  parseOrNothing,
+} from './statements.ts'
 
 export interface AnswerTap {
   /** Takes a chunk after it was passed on. Never throws; keeps at most 256 KiB. */
@@ -32,18 +38,19 @@ const UNREADABLE_TAP = closedTap('unreadable')
 /**
  * Reads token usage and outcome from an answer as it passes, under a dialect's names. Its first byte says
  * whether it is JSON or events, or else `contentType`. Reads nothing of another type or encoding. Counts what
- * it keeps on `held`. Does NOT change, hold back or re-chunk anything.
+ * it keeps on `held`. `hear`: told each document that is read. Does NOT change, hold back or re-chunk anything.
  */
 export function answerTap(
   names: AnswerNames,
   contentType: string,
   contentEncoding = 'identity',
   held: MemoryReservation | null = null,
+  hear?: DocumentListener,
 ): AnswerTap {
   if (contentEncoding.toLowerCase() !== 'identity') return ENCODED_TAP
   const isEventStream = EVENTS.test(contentType)
   return isEventStream || JSON_TEXT.test(contentType)
-    ? new PassingAnswer(names, isEventStream, held)
+    ? new PassingAnswer(names, isEventStream, held, hear)
     : UNREADABLE_TAP
 }
 
@@ -60,8 +67,13 @@ class PassingAnswer implements AnswerTap {
   #reader: AnswerEventReader | PassingDocument | null = null
   #marked = 0
 
-  constructor(names: AnswerNames, isEventStream: boolean, held: MemoryReservation | null) {
-    this.#statements = new AnswerStatements(names)
+  constructor(
+    names: AnswerNames,
+    isEventStream: boolean,
+    held: MemoryReservation | null,
+    hear: DocumentListener | undefined,
+  ) {
+    this.#statements = new AnswerStatements(names, hear)
     this.#isEventType = isEventStream
     this.#held = held
   }

@@ -142,7 +142,10 @@ export interface ItemNames {
   readonly tools: Readonly<Record<string, string>>
 }
 
-export type AnswerNames = Pick<Dialect, 'usage' | 'outcome'>
+export interface AnswerNames extends Pick<Dialect, 'usage' | 'outcome'> {
+  /** Further members that are read of an answer that is too long to be read whole. Default: none. */
+  readonly stated?: PickedMembers
+}
 
 /** The members and words by which an answer, or an event of a stream, says how the work went. */
 export interface OutcomeNames {

@@ -12,10 +12,10 @@ const RETURN = 0x0d
 const BLANK_LINE = Buffer.from('\n\n')
 
 /**
- * Finds events that may state something: usage, a use of a tool, a failure, the end, or a name that is escaped.
+ * Finds events that may state something: usage, a use of a tool, a failure, the end, an id, or a name that is escaped.
  */
 const STATEMENT =
-  /"(?:usage|finish_reason|stop_reason|status_code|server_tool_use|(?:web_search|file_search|code_interpreter|image_generation)_call)"(?!\s*:\s*null)|(?<ending>"error"(?!\s*:\s*null)|"(?:message_stop|response\.(?:completed|failed|incomplete|cancelled))"|\[DONE\]|event: ?error)|\\u00(?:[4-7]|2[eE])/g
+  /"(?:usage|finish_reason|stop_reason|status_code|server_tool_use|(?:web_search|file_search|code_interpreter|image_generation)_call|file_id|response\.output_item\.done)"(?!\s*:\s*null)|"audio": ?\{ ?"id"|(?<ending>"error"(?!\s*:\s*null)|"(?:message_stop|response\.(?:completed|failed|incomplete|cancelled))"|\[DONE\]|event: ?error)|\\u00(?:[4-7]|2[eE])/g
 
 /** Reads server-sent events in chunks cut anywhere (WHATWG HTML §9.2.5), for those that state something. */
 export class AnswerEventReader {

@@ -1,3 +1,4 @@
+import { STATED_NAMES } from '../state/stated-ids.ts'
 import { anthropic } from './anthropic.ts'
 import type { AnswerNames, ApiWire, Dialect, DialectEndpoint } from './dialect.ts'
 import { openai } from './openai.ts'
@@ -44,7 +45,11 @@ export const LLM_ENDPOINTS: readonly LlmEndpoint[] = DIALECTS.flatMap(({ name, e
     (endpoint): LlmEndpoint => ({
       ...endpoint,
       dialect: name,
-      names: { usage: endpoint.usage ?? usage, outcome },
+      names: {
+        usage: endpoint.usage ?? usage,
+        outcome,
+        ...(endpoint.wire && { stated: STATED_NAMES[endpoint.wire].picked }),
+      },
     }),
   ),
 )

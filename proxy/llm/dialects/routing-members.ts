@@ -2,6 +2,20 @@
 export const READ_MEMBERS: readonly string[] = ['model', 'stream']
 
 /**
+ * The outermost members that name what a provider keeps, or hold what does: another spelling of one is refused too, as
+ * is one that stands twice.
+ */
+export const STATE_MEMBERS: readonly string[] = [
+  'container',
+  'conversation',
+  'input',
+  'previous_response_id',
+  'prompt',
+  'request_id',
+  'thread',
+]
+
+/**
  * The members of a body by which a caller would choose, in addition to `model`, what runs and for whom:
  * another model, place, credentials or price. Those of every product that is known to act on a body of either
  * vendor's API; neither vendor's own API has any of them. Members that such a product only notes, counts by,

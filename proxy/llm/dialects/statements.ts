@@ -17,24 +17,33 @@ export interface AnswerReading {
 }
 
 /** Reads an answer that is there whole, and short; null if it is no JSON. */
-export function readDocument(names: AnswerNames, answer: Buffer): AnswerReading | null {
+export function readDocument(
+  names: AnswerNames,
+  answer: Buffer,
+  hear?: DocumentListener,
+): AnswerReading | null {
   const root = parseOrNothing(answer.toString())
   if (root === undefined) return null
-  const statements = new AnswerStatements(names)
+  const statements = new AnswerStatements(names, hear)
   statements.addRoot(root)
   return statements.reading(true, false)
 }
+
+/** Hears each document of an answer that is read; of a long one, the members that were picked. */
+export type DocumentListener = (root: UnknownRecord) => void
 
 /** The statements of the documents of an answer: the only one, or those of its events. */
 export class AnswerStatements {
   readonly usage: StatedUsage
   readonly outcome: StatedOutcome
   readonly #names: AnswerNames
+  readonly #hear: DocumentListener | undefined
 
-  constructor(names: AnswerNames) {
+  constructor(names: AnswerNames, hear?: DocumentListener) {
     this.usage = new StatedUsage(names.usage)
     this.outcome = new StatedOutcome(names.outcome)
     this.#names = names
+    this.#hear = hear
   }
 
   addEvent(name: string, data: string): void {
@@ -69,6 +78,7 @@ export class AnswerStatements {
   addDocument(root: UnknownRecord, name = ''): void {
     this.usage.add(root)
     this.outcome.add(root, name)
+    this.#hear?.(root)
   }
 
   picker(): MemberPicker {
@@ -81,6 +91,7 @@ export class AnswerStatements {
     if (!isObject(root)) return
     this.usage.add(root)
     if (picker.isWhole) this.outcome.add(root, '')
+    this.#hear?.(root)
   }
 }
 
@@ -102,13 +113,23 @@ const ANYWHERE: PickedMembers = {
   error_code: null,
 }
 
-function pickedOf({ usage, outcome }: AnswerNames): PickedMembers {
+function pickedOf({ usage, outcome, stated = {} }: AnswerNames): PickedMembers {
   const { list, member, picked } = usage.items
   const holder = { ...HOLDER, [list]: picked }
   const finishes = outcome.finishes.map((path) => path.split('.'))
   const inner = finishes.map(([outer = '', name = '']) => [outer, { ...holder, [name]: null }] as const)
   const holders = usage.holders.map((name) => [name, holder] as const)
-  return { [member]: picked, ...Object.fromEntries([...holders, ...inner]), ...holder, ...ANYWHERE }
+  const known = { [member]: picked, ...Object.fromEntries([...holders, ...inner]), ...holder, ...ANYWHERE }
+  return mergedPicks(known, stated)
+}
+
+/** Picks what either picks; a member that one of them takes whole is whole. */
+function mergedPicks(one: PickedMembers, other: PickedMembers): PickedMembers {
+  const merged = Object.entries(other).map(([name, members]) => {
+    const known = Object.hasOwn(one, name) ? one[name] : members
+    return [name, known && members ? mergedPicks(known, members) : (known ?? members)] as const
+  })
+  return { ...one, ...Object.fromEntries(merged) }
 }
 
 /** A failure that a provider reports in an answer of status 2xx. */

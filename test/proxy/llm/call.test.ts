@@ -100,7 +100,7 @@ await t.test(
       }
       gateway.upstream.seen.length = 0
     }
-    const kept = { model, input: 'hi', store: true, previous_response_id: 'resp_1' }
+    const kept = { model, input: 'hi', store: true }
     t.equal((await gateway.call(bot, 'POST', '/v1/responses', { body: kept })).status, 200)
   },
 )

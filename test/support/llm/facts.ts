@@ -71,6 +71,7 @@ export async function facts(request: Request): Promise<LlmFacts> {
   return {
     ...withBody,
     commitments,
+    stateAt: null,
     granted: grantOf({ action: 'egress_llm_chat', demanded: ['llm.chat'] }, target),
   }
 }
@@ -87,6 +88,7 @@ export const servicesWith = (upstream: LlmUpstream): LlmServices => ({
   providerKeys: new ProviderKeys({ upstream, clock: Date.now, log: pino({ level: 'silent' }) }),
   idempotencyKeys: idempotencyKeys(Buffer.alloc(32)),
   loopToken: 'sallyport-test',
+  states: { note: () => {} },
   modelMismatches: new ModelMismatches(() => {}),
 })
 

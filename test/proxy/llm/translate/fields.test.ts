@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs'
 import t from 'tap'
 import {
   CHAT,
@@ -10,30 +9,12 @@ import {
   TOOLS,
 } from '../../../../proxy/llm/translate/request/fields.ts'
 import type { MemberClasses } from '../../../../proxy/llm/translate/request/members.ts'
+import { kindsOf, membersOf, sdkTypes } from '../../../support/llm/sdk-types.ts'
 
-const sdk = (path: string, vendor = 'openai'): string =>
-  readFileSync(
-    new URL(import.meta.resolve(`${vendor}/resources/${path}`).replace(/\.m?js$/, '.d.ts')),
-    'utf8',
-  )
-
-/** Lists the members of an interface, by the text of its types. */
-function membersOf(text: string, name: string): readonly string[] {
-  const [, indent = '', body = ''] =
-    new RegExp(`^( *)(?:export )?interface ${name} (?:extends \\w+ )?\\{\\n([\\s\\S]*?)^\\1\\}`, 'm').exec(
-      text,
-    ) ?? []
-  const members = [...body.matchAll(new RegExp(`^${indent}    (\\w+)\\??:`, 'gm'))].map(
-    ([, member = '']) => member,
-  )
-  if (members.length === 0) throw new Error(`no interface ${name}`)
-  return members
-}
-
-const chat = sdk('chat/completions/completions')
-const responses = sdk('responses/responses')
-const shared = sdk('shared')
-const messages = sdk('beta/messages/messages', '@anthropic-ai/sdk')
+const chat = sdkTypes('openai/resources/chat/completions/completions')
+const responses = sdkTypes('openai/resources/responses/responses')
+const shared = sdkTypes('openai/resources/shared')
+const messages = sdkTypes('@anthropic-ai/sdk/resources/beta/messages/messages')
 
 const OBJECTS: readonly (readonly [name: string, text: string, classes: MemberClasses])[] = [
   ['ChatCompletionCreateParamsBase', chat, CHAT.request],
@@ -96,19 +77,6 @@ await t.test('§ each member that the SDKs can send has a class', async (t) => {
       name,
     )
 })
-
-/** Lists the words for the members of a union, by their `type`. */
-function kindsOf(text: string, union: string): readonly string[] {
-  const [, names = ''] = new RegExp(`^export type ${union} = (.*);$`, 'm').exec(text) ?? []
-  return names.split(' | ').flatMap((name) => {
-    const plain = name.replace(/^.*\./, '')
-    const [, body = ''] =
-      new RegExp(`^ *(?:export )?interface ${plain} \\{\n([\\s\\S]*?)^ *\\}$`, 'm').exec(text) ?? []
-    const [, words = ''] = /^ +type\??: ((?:'[\w-]+'(?: \| )?)+)(?:null)?;$/m.exec(body) ?? []
-    if (words === '') throw new Error(`no type in ${name}`)
-    return words.replaceAll("'", '').split(' | ').filter(Boolean)
-  })
-}
 
 const READ_ITEMS = [
   'message',
