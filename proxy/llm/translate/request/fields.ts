@@ -186,6 +186,7 @@ export const RESPONSES = {
   },
   format: { type: 'read', syntax: 'read', definition: 'read' },
   namespace: { type: 'read', name: 'read', description: 'read', tools: 'read' },
+  addedTools: { type: 'read', role: 'read', tools: 'read', id: hint('metadata') },
   effort: {
     effort: 'read',
     summary: 'read',
@@ -221,7 +222,6 @@ export const ITEMS: MemberClasses = {
   item_reference: never('provider_state'),
   compaction: never('provider_state'),
   compaction_trigger: never('provider_state'),
-  additional_tools: never('unsupported'),
   configuration_update: never('unsupported'),
   program: never('callers'),
   program_output: never('callers'),

@@ -22,7 +22,7 @@ class ResponsesRequestReader {
   readonly #notes: TranslationNotes
   readonly #names: ToolNames
   readonly #turns = new TurnBuilder()
-  readonly #tools: ToolDefinition[] = []
+  #tools: ToolDefinition[] = []
   readonly #extras: ExtraParameter[] = []
 
   constructor(body: unknown, reading: RequestReading) {
@@ -34,9 +34,11 @@ class ResponsesRequestReader {
 
   read(): ModelRequest {
     const request = this.#request
-    const tools = request.list('tools') ?? []
-    for (const tool of tools) if (isObject(tool)) this.#names.reserve(tool.name)
-    this.#readTools(tools, 'tools', null, null)
+    const lists = [{ tools: request.list('tools') ?? [], at: 'tools' }, ...this.#addedTools()]
+    for (const tool of lists.flatMap(({ tools }) => tools)) if (isObject(tool)) this.#names.reserve(tool.name)
+    for (const { tools, at } of lists) this.#readTools(tools, at, null, null)
+    // Of a tool that is added again, the last definition is in force.
+    if (lists.length > 1) this.#tools = [...new Map(this.#tools.map((tool) => [tool.name, tool])).values()]
     const instructions = request.text('instructions')
     if (instructions !== null) this.#turns.addSystem([{ kind: 'text', text: instructions }])
     this.#readInput(request.value('input'))
@@ -55,6 +57,18 @@ class ResponsesRequestReader {
       extras: this.#extras,
       isPrefilled: false,
     }
+  }
+
+  /** Returns the tools that stand in the input, where Codex puts those of models that it knows. */
+  #addedTools(): readonly { readonly tools: readonly unknown[]; readonly at: string }[] {
+    const input: unknown = this.#request.value('input')
+    return (Array.isArray(input) ? input : []).flatMap((item: unknown, index) => {
+      if (!isObject(item) || item.type !== 'additional_tools') return []
+      const added = this.#of(item, RESPONSES.addedTools, `input[${index}]`)
+      if (added.text('role') !== 'developer') added.unknown('role')
+      this.#notes.carry('tool_changes')
+      return [{ tools: added.list('tools') ?? [], at: added.field('tools') }]
+    })
   }
 
   #of(object: unknown, classes: MemberClasses, at: string): MemberReader {
@@ -170,7 +184,8 @@ class ResponsesRequestReader {
     else if (type === 'function_call_output' || type === 'custom_tool_call_output')
       this.#readOutput(this.#of(item, RESPONSES.output, at))
     else if (type === 'reasoning') this.#readReasoning(this.#of(item, RESPONSES.reasoning, at))
-    else noteKind(type, ITEMS, at, this.#notes)
+    // Its tools are read before: calls of the history are told by their names.
+    else if (type !== 'additional_tools') noteKind(type, ITEMS, at, this.#notes)
   }
 
   #readMessage(message: MemberReader): void {

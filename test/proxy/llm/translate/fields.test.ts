@@ -46,6 +46,7 @@ const OBJECTS: readonly (readonly [name: string, text: string, classes: MemberCl
   ['FunctionTool', responses, RESPONSES.function],
   ['CustomTool', responses, RESPONSES.custom],
   ['NamespaceTool', responses, RESPONSES.namespace],
+  ['AdditionalTools', responses, RESPONSES.addedTools],
   ['Reasoning', shared, RESPONSES.effort],
   ['ResponseTextConfig', responses, RESPONSES.textConfig],
   ['ResponseFormatTextJSONSchemaConfig', responses, RESPONSES.form],
@@ -85,6 +86,7 @@ const READ_ITEMS = [
   'custom_tool_call',
   'custom_tool_call_output',
   'reasoning',
+  'additional_tools',
 ]
 
 const READ_BLOCKS = [
