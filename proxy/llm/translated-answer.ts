@@ -4,9 +4,10 @@ import {
   SecretScreen,
   type SecretTraces,
 } from '../../plugins/secrets/traces.ts'
+import type { ErrorWords } from '../egress/error-words.ts'
 import type { AnswerScreen, CallReport, Reply, ScreenLine } from '../http/reply.ts'
 import { type AnswerTap, answerTap } from './dialects/answer-tap.ts'
-import { DIALECT_BY_NAME, DIALECT_OF_WIRE } from './dialects/registry.ts'
+import { type ApiWire, DIALECT_BY_NAME, DIALECT_OF_WIRE } from './dialects/registry.ts'
 import type { LlmDependencies, LlmFacts } from './llm-call.ts'
 import { judgedReport } from './passed-answer.ts'
 import { failureOfError, type ProviderFailure, unusableAnswer } from './refusals.ts'
@@ -172,13 +173,26 @@ class ToldScreen implements AnswerScreen {
 const NOTHING = Buffer.alloc(0)
 
 /** The failure that a provider's own refusal of a translated request is: in our one body, with its words. */
-function failureOfRefusal(answered: ProviderAnswer, secrets: SecretTraces): ProviderFailure {
-  const { answer } = answered
-  const words = readProviderWords(answer, secrets).then((said) =>
-    said !== null && TOO_MUCH.test(said.message ?? '') ? { ...said, code: 'context_length_exceeded' } : said,
-  )
+function failureOfRefusal(
+  answered: ProviderAnswer & { readonly told: ToldRequest },
+  secrets: SecretTraces,
+): ProviderFailure {
+  const { answer, told } = answered
+  const words = readProviderWords(answer, secrets).then((said) => said && wordsToClient(said, told.from))
   return { ...failedOf(answered), reason: 'provider_refused', words }
 }
 
-/** The sentence of the Messages API for a full context. Clients of OpenAI's know it by its code. */
-const TOO_MUCH = /prompt is too long/i
+/** Says of a context that is full what clients of the wire know it by: its code, or a sentence of Anthropic's. */
+function wordsToClient(said: ErrorWords, wire: ApiWire): ErrorWords {
+  const { message, code } = said
+  if (code !== CONTEXT_FULL && !FULL_SENTENCE.test(message)) return said
+  const isKnown = wire !== 'messages' || message.startsWith(KNOWN_SENTENCE)
+  return { ...said, code: CONTEXT_FULL, message: isKnown ? message : `${KNOWN_SENTENCE}: ${message}` }
+}
+
+const CONTEXT_FULL = 'context_length_exceeded'
+const KNOWN_SENTENCE = 'prompt is too long'
+
+/** The sentences of Anthropic, Bedrock, vLLM and DeepSeek, llama.cpp and Ollama, and Gemini. */
+const FULL_SENTENCE =
+  /prompt is too long|input is too long|maximum (?:context|model) length|exceeds? the (?:available )?context (?:size|length|window|limit)|exceed context limit|input token count .{0,40}exceeds/i

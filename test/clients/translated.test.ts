@@ -1,6 +1,7 @@
 import OpenAI from 'openai'
 import t from 'tap'
 import { anthropicOf, caught, mockProvider, openaiOf, outcomesOf, SAID } from '../support/clients/sdk.ts'
+import { onlyProvider } from '../support/clients/turns.ts'
 import { testGateway } from '../support/gateway.ts'
 import { begin, callBlock, finish, textBlock } from '../support/llm/translate.ts'
 import type { Answer } from '../support/upstream.ts'
@@ -157,6 +158,41 @@ await t.test('§4 a stream that breaks off, and an answer that cannot be told, e
       ['error', 'provider_refused'],
     ],
   )
+})
+
+/** What servers of Chat Completions say of a context that is full. */
+const FULL: readonly object[] = [
+  { code: 'context_length_exceeded', message: 'Your input exceeds it.' },
+  { code: 400, message: "This model's maximum context length is 8192 tokens. However, you requested 9000." },
+  { code: 400, message: 'The decoder prompt (length 9) is longer than the maximum model length of 8.' },
+  {
+    code: 400,
+    message: 'request (9 tokens) exceeds the available context size (8 tokens), try increasing it',
+  },
+  { code: 400, message: 'The input token count (9) exceeds the maximum number of tokens allowed (8).' },
+]
+
+await t.test('§4 a context that is full is said as each client knows it, whoever said it', async (t) => {
+  const gateway = await testGateway(t, { files: onlyProvider('chat', '*') })
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  const refused = async (error: object, path: string, body: object) => {
+    gateway.upstream.answer = (res) => {
+      res.statusCode = 400
+      res.setHeader('content-type', 'application/json')
+      res.end(JSON.stringify({ error }))
+    }
+    const { status, json } = await gateway.call(bot, 'POST', path, { body: { model, ...body } })
+    t.equal(status, 400)
+    return json.error
+  }
+  for (const error of FULL) {
+    const claude = await refused(error, '/v1/messages', { messages, max_tokens: 9 })
+    t.match(claude, { type: 'invalid_request_error', message: /^prompt is too long: / })
+    const codex = await refused(error, '/v1/responses', { input: 'hi', store: false })
+    t.match(codex, { code: 'context_length_exceeded' }, JSON.stringify(error))
+  }
+  const other = { code: 400, message: 'the context of this tool is unknown' }
+  t.match(await refused(other, '/v1/messages', { messages, max_tokens: 9 }), { message: other.message })
 })
 
 await t.test(

@@ -5,7 +5,7 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import type { ApiWire } from '../dialects/dialect.ts'
 import { type LlmProvider, translatedBy } from '../options.ts'
 import { AnswerTranslator } from './answer.ts'
-import type { TranslationFault } from './losses.ts'
+import { LOSS_NAMES, type TranslationFault } from './losses.ts'
 import type { TargetModel } from './model/target.ts'
 import { ToolNames } from './names.ts'
 import { type TranslationInput, translateRequest } from './plan.ts'
@@ -129,13 +129,21 @@ export function targetModel({ provider, model, alias, wire }: ToldTarget): Targe
 
 function lossyRefusal(model: string, faults: readonly TranslationFault[]): Refusal {
   const [first] = faults
+  const advice = first ? adviceOn(first.loss) : ''
   const errors = faults.map(({ field, loss }) => ({
     ...{ field, loss },
     message: `${model} cannot be told of ${field || 'this body'}.`,
   }))
   return new Refusal('translation_lossy', {
-    message: `${model} cannot be told of ${first?.field || 'this body'} (${first?.loss}). Leave it out, or ask an operator to accept that loss.`,
+    message: `${model} cannot be told of ${first?.field || 'this body'} (${first?.loss}). ${advice}`,
     detail: { errors },
     report: { losses: [...new Set(faults.map(({ loss }) => loss))].toSorted() },
   })
+}
+
+function adviceOn(loss: TranslationFault['loss']): string {
+  if (loss === 'provider_state')
+    return 'Its provider keeps nothing of other calls: send the whole conversation, with store: false.'
+  const isLoss = LOSS_NAMES.some((name) => name === loss)
+  return isLoss ? 'Leave it out, or ask an operator to accept that loss.' : 'Leave it out.'
 }
