@@ -26,7 +26,7 @@ export function claudeCodeSection(reached: ReachedModel): AgentSection {
     title,
     lines: [
       ...search,
-      '# What the model thought comes back to it, sealed. What else is told differently: docs/translation.md',
+      '# What the model thought comes back to it, sealed. What else is told differently: docs/clients.md',
       `export ANTHROPIC_DEFAULT_HAIKU_MODEL=${word}  # for titles and the like, if the gateway has no Claude`,
       'export CLAUDE_CODE_MAX_CONTEXT_TOKENS=200000  # write its window: Claude Code does not know the model',
       `claude --model ${word} --disallowedTools WebSearch`,
@@ -34,11 +34,15 @@ export function claudeCodeSection(reached: ReachedModel): AgentSection {
   }
 }
 
+/** The losses of a call that Codex makes for a model that it knows by name. */
+const KNOWN_MODEL_LOSSES = ['grammar', 'verbosity']
+
 /** Says how Codex reaches a model, what it loses, and what its file has before the provider's table. */
 export function codexSection(reached: ReachedModel, provider: readonly string[]): AgentSection {
   const { model, wires, lossy } = reached
   const title = titleOf('Codex', 'responses', reached)
   if (wires.responses === 'none') return { title, lines: [] }
+  const refused = KNOWN_MODEL_LOSSES.filter((name) => !lossy.includes(name))
   const own = [`model = ${JSON.stringify(model)}`]
   if (wires.responses === 'translated') {
     own.push(
@@ -47,10 +51,11 @@ export function codexSection(reached: ReachedModel, provider: readonly string[])
         : [
             'web_search = "disabled"  # OpenAI alone runs it: a call that offers it is refused (hosted_tools)',
           ]),
-      ...(lossy.includes('grammar')
-        ? ['# Nothing holds the model to the grammar of a patch (grammar).']
+      ...(refused.length === 0
+        ? ['# Nothing holds the model to the grammar of a tool (grammar).']
         : [
-            '# A call that offers a tool with a grammar is refused: if it happens, ask an operator to accept grammar.',
+            `# If it calls the model by a name that it knows, an operator must accept ${refused.join(' and ')}: it then`,
+            '# sends tools with a grammar, and says how much to write.',
           ]),
     )
   }

@@ -36,7 +36,7 @@ Claude Code, Codex, Python. The active lines go through the sidecar (\`${command
       description: 'the active lines use the certificate and no sidecar (needs --identity)',
     },
   },
-  notes: `With --model it asks as the identity, else through the sidecar, which must run then. docs/translation.md says what each client
+  notes: `With --model it asks as the identity, else through the sidecar, which must run then. docs/clients.md says what each client
 loses on models of another API.`,
   run: async ({ identity: given, port: text, gateway, direct, model }) => {
     if (direct && given === undefined) throw new Error('--direct needs the certificate: --identity DIR')

@@ -3,7 +3,6 @@ import { type Home, homeOf, installed, linesOf, sectionOf } from '../support/cli
 import type { Ran } from '../support/clients/files.ts'
 import { callsOf, SAID } from '../support/clients/sdk.ts'
 import { DENIED, through, times } from '../support/clients/through.ts'
-import { begin, callBlock, finish, textBlock, thinkingBlock } from '../support/llm/translate.ts'
 
 const ENTRY = 'bin/codex.js'
 
@@ -50,65 +49,3 @@ for (const [version, { entry, skip }] of [
       t.same(await way.proven(), [...times(2, 'allowed'), ...times(1 + retries, 'denied')])
     },
   )
-
-const { entry: current, skip } = installed('@openai/codex', ENTRY)
-
-interface SentBlock {
-  readonly type: string
-  readonly tool_use_id?: string
-  readonly signature?: string
-}
-
-await t.test(
-  '§4 Codex works on a model of the Messages API: three turns of tools, two calls at once, reasoning that comes back',
-  { skip },
-  async (t) => {
-    const provider =
-      '{name: claude, dialect: anthropic, base_url: UPSTREAM/v1, api_key: sk-only-there, models: ["*"], lossy: [grammar]}'
-    const way = await through(t, { '50-llm.yaml': `plugin: llm\nproviders:\n  - ${provider}\n` })
-    const sent: (readonly SentBlock[])[] = []
-    way.gateway.upstream.answer = (res, { url, body }) => {
-      const { messages } = JSON.parse(body.toString())
-      const blocks: readonly SentBlock[] = messages.flatMap(
-        ({ content }: { content: readonly SentBlock[] }) => content,
-      )
-      sent.push(blocks)
-      const shell = (index: number, id: string) =>
-        callBlock(index, id, 'exec_command', JSON.stringify({ cmd: `echo said by ${id}` }))
-      const turns = [
-        thinkingBlock(0, 'hm', 'SIG-0') + textBlock(1, 'I look.') + shell(2, 'toolu_0'),
-        shell(0, 'toolu_1') + shell(1, 'toolu_2'),
-        shell(0, 'toolu_3'),
-      ]
-      const answers = blocks.filter(({ type }) => type === 'tool_result').length
-      const turn = turns[[0, 1, 1, 2][answers] ?? 3]
-      res.statusCode = url === '/v1/messages' ? 200 : 404
-      res.setHeader('content-type', 'text/event-stream')
-      res.end(
-        begin({ input_tokens: 7 }) +
-          (turn ?? textBlock(0, 'All done.')) +
-          finish(turn ? 'tool_use' : 'end_turn'),
-      )
-    }
-    const lines = linesOf(way)
-    const home = await homeOf(t, lines)
-    await home.put('.codex', 'config.toml', sectionOf(lines, 'Codex').replaceAll(/^# {3}/gm, ''))
-    const own = ['web_search="disabled"', 'model_reasoning_effort="high"']
-    const ran = await ask(current, home, ...own.flatMap((setting) => ['-c', setting]))
-    t.match(ran, { code: 0, out: 'All done.\n' }, 'it ends its work', { err: ran.err })
-
-    t.equal(sent.length, 4, 'in four calls')
-    const last = sent.at(-1) ?? []
-    const results = last.filter(({ type }) => type === 'tool_result')
-    t.same(
-      results.map(({ tool_use_id: id }) => id),
-      ['toolu_0', 'toolu_1', 'toolu_2', 'toolu_3'],
-    )
-    for (const [index, result] of results.entries())
-      t.match(JSON.stringify(result), new RegExp(`said by toolu_${index}`))
-    t.match(
-      last.filter(({ type }) => type === 'thinking'),
-      [{ thinking: 'hm', signature: 'SIG-0' }],
-    )
-  },
-)

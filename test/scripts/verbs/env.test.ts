@@ -42,7 +42,7 @@ await t.test('env --model says how the two clients reach a model, and what to ty
   t.match(codexOnClaude, /^# Codex reaches claude-opus-5, translated: .* does not speak OpenAI Responses\n/)
   t.match(codexOnClaude, /^model = "claude-opus-5"\nweb_search = "disabled" {2}# .*\(hosted_tools\)$/m)
   t.match(codexOnClaude, /^model_provider = "sallyport"\n\[model_providers\.sallyport\]$/m)
-  t.notMatch(codexOnClaude, /accept grammar/, 'its provider accepts that')
+  t.match(codexOnClaude, /must accept verbosity:/, 'its provider accepts grammar')
   t.match(lines, /^export ANTHROPIC_BASE_URL=http:\/\/127\.0\.0\.1:8787 /m, 'in force for a shell')
   t.notMatch(lines, /MCP|Python with/, 'and of this model alone')
 
@@ -57,7 +57,7 @@ await t.test('env --model says how the two clients reach a model, and what to ty
   const [onChat, codexOnChat] = await shown('ds-4')
   t.match(onChat, /left out here \(hosted_tools\)/, 'an operator accepts that')
   t.notMatch(codexOnChat, 'web_search')
-  t.match(codexOnChat, /left out of calls.*\n.*accept grammar/)
+  t.match(codexOnChat, /left out of calls.*\n.*must accept grammar and verbosity:/)
   const [onLax] = await shown('lax')
   t.match(onLax, /left out here/, 'an alias accepts what it says itself')
   for (const text of (await shown('qwen-4')).slice(0, 2)) t.match(text, 'directly: nothing is lost')
