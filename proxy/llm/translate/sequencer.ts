@@ -1,3 +1,4 @@
+import { sizeOfLogprobs, type TokenLogprob } from './logprobs.ts'
 import type { AnswerEvent, AnswerPart } from './model/answer.ts'
 
 /** Characters of parts that wait. An answer with more is broken. */
@@ -8,6 +9,7 @@ const MAX_CALLS = 128
 interface KeptPart {
   readonly part: AnswerPart
   text: string
+  readonly logprobs: TokenLogprob[]
   isClosed: boolean
   sealed: string | null
 }
@@ -40,19 +42,20 @@ export class PartSequencer {
     if (part.kind === 'call') this.calls += 1
     if (this.#parts > MAX_PARTS || this.calls > MAX_CALLS)
       throw new RangeError('the answer has too many parts')
-    if (this.#current) this.#waiting.set(key, { part, text: '', isClosed: false, sealed: null })
+    if (this.#current) this.#waiting.set(key, { part, text: '', logprobs: [], isClosed: false, sealed: null })
     else this.#begin(key, part)
   }
 
   /** Throws RangeError if more than 1 MiB waits. */
-  add(key: string, text: string): void {
-    if (text === '') return
+  add(key: string, text: string, logprobs: readonly TokenLogprob[] = []): void {
+    if (text === '' && logprobs.length === 0) return
     const kept = this.#waiting.get(key)
     if (kept) {
       kept.text += text
-      this.#kept += text.length
+      kept.logprobs.push(...logprobs)
+      this.#kept += text.length + sizeOfLogprobs(logprobs)
       if (this.#kept > MAX_KEPT) throw new RangeError('more than 1 MiB of the answer came out of its order')
-    } else if (this.#current?.key === key) this.#out.push({ kind: 'delta', text })
+    } else if (this.#current?.key === key) this.#out.push(deltaOf(text, logprobs))
   }
 
   close(key: string, sealed: string | null = null): void {
@@ -83,13 +86,16 @@ export class PartSequencer {
   }
 
   #goOn(isAll: boolean): void {
-    for (const [key, { part, text, isClosed, sealed }] of this.#waiting) {
+    for (const [key, { part, text, logprobs, isClosed, sealed }] of this.#waiting) {
       this.#waiting.delete(key)
-      this.#kept -= text.length
+      this.#kept -= text.length + sizeOfLogprobs(logprobs)
       this.#begin(key, part)
-      if (text !== '') this.#out.push({ kind: 'delta', text })
+      if (text !== '') this.#out.push(deltaOf(text, logprobs))
       if (!isClosed && !isAll) return
       this.#end(sealed)
     }
   }
 }
+
+const deltaOf = (text: string, logprobs: readonly TokenLogprob[]): AnswerEvent =>
+  logprobs.length === 0 ? { kind: 'delta', text } : { kind: 'delta', text, logprobs }

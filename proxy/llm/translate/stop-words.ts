@@ -1,4 +1,8 @@
+import type { TokenLogprob } from './logprobs.ts'
 import type { AnswerEvent } from './model/answer.ts'
+
+/** What is stated of so many tokens is held back at most. An answer with more is broken. */
+const MAX_HELD_TOKENS = 4_096
 
 /**
  * Ends an answer at a stop word that the provider was not told of. Holds back what may be the beginning of one. Of
@@ -8,6 +12,9 @@ export class StopWords {
   readonly #words: readonly string[]
   readonly #reach: number
   #held = ''
+  /** What is stated of tokens that are not shown yet, and how much of the text that is shown is of them. */
+  #heldLogprobs: TokenLogprob[] = []
+  #ahead = 0
   #isText = false
   /** The end at a stop word; null: none has come. */
   #end: AnswerEvent | null = null
@@ -29,13 +36,17 @@ export class StopWords {
   #one(event: AnswerEvent): readonly AnswerEvent[] {
     if (this.#end) return event.kind === 'usage' ? [event] : isLast(event) ? [this.#end] : []
     if (event.kind === 'open') this.#isText = event.part.kind === 'text'
-    if (event.kind === 'delta' && this.#isText) return this.#delta(event.text)
-    const rest: readonly AnswerEvent[] = this.#held === '' ? [] : [{ kind: 'delta', text: this.#held }]
+    if (event.kind === 'delta' && this.#isText) return this.#delta(event.text, event.logprobs)
+    const rest = shownDelta(this.#held, this.#heldLogprobs)
     this.#held = ''
+    this.#heldLogprobs = []
+    this.#ahead = 0
     return [...rest, event]
   }
 
-  #delta(text: string): readonly AnswerEvent[] {
+  #delta(text: string, logprobs: readonly TokenLogprob[] = []): readonly AnswerEvent[] {
+    this.#heldLogprobs.push(...logprobs)
+    if (this.#heldLogprobs.length > MAX_HELD_TOKENS) throw new RangeError('tokens are stated of no text')
     const whole = this.#held + text
     const found = this.#words
       .map((word) => ({ word, at: whole.indexOf(word) }))
@@ -44,13 +55,31 @@ export class StopWords {
     if (found) {
       this.#end = { kind: 'end', reason: 'stop_word', stopWord: found.word }
       const before = whole.slice(0, found.at)
-      return [...(before === '' ? [] : [{ kind: 'delta', text: before } as const]), { kind: 'close' }]
+      return [...shownDelta(before, this.#take(before)), { kind: 'close' }]
     }
     const shown = Math.max(0, whole.length - this.#reach)
     this.#held = whole.slice(shown)
-    return shown === 0 ? [] : [{ kind: 'delta', text: whole.slice(0, shown) }]
+    const told = whole.slice(0, shown)
+    return shownDelta(told, this.#take(told))
+  }
+
+  /** Takes what is stated of the tokens that are shown whole with this text. */
+  #take(text: string): readonly TokenLogprob[] {
+    this.#ahead += text.length
+    let count = 0
+    for (const { token } of this.#heldLogprobs) {
+      if (token.length > this.#ahead) break
+      this.#ahead -= token.length
+      count += 1
+    }
+    return this.#heldLogprobs.splice(0, count)
   }
 }
 
 /** Tells of the end of a provider's answer. A broken one is whole up to the stop word. */
 const isLast = ({ kind }: AnswerEvent): boolean => kind === 'end' || kind === 'broken'
+
+const shownDelta = (text: string, logprobs: readonly TokenLogprob[]): readonly AnswerEvent[] =>
+  text === '' && logprobs.length === 0
+    ? []
+    : [{ kind: 'delta', text, ...(logprobs.length > 0 && { logprobs }) }]

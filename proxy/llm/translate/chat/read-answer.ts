@@ -1,5 +1,6 @@
 import { isObject, type UnknownRecord } from '../../../../db/support/json.ts'
 import type { ServerEvent } from '../events.ts'
+import { readLogprobs, type TokenLogprob } from '../logprobs.ts'
 import type { AnswerEnd, AnswerEvent, AnswerUsage } from '../model/answer.ts'
 import type { AnswerMeans, AnswerReader } from '../model/reader.ts'
 import { PartSequencer } from '../sequencer.ts'
@@ -96,10 +97,10 @@ export class ChatAnswerReader implements AnswerReader {
   }
 
   /** Returns the fault of the choice, or null. */
-  #choice({ delta, finish_reason: finish, index }: UnknownRecord): string | null {
+  #choice({ delta, finish_reason: finish, index, logprobs }: UnknownRecord): string | null {
     if ((index ?? 0) !== 0) return null
     if (isObject(delta)) {
-      const fault = this.#delta(delta)
+      const fault = this.#delta(delta, isObject(logprobs) ? readLogprobs(logprobs.content) : [])
       if (fault !== null) return fault
     }
     if ((finish ?? null) === null || this.#finish !== null) return null
@@ -109,13 +110,17 @@ export class ChatAnswerReader implements AnswerReader {
     return null
   }
 
-  #delta(delta: UnknownRecord): string | null {
+  #delta(delta: UnknownRecord, logprobs: readonly TokenLogprob[]): string | null {
     const { content, refusal, tool_calls: calls, reasoning_content: thought, reasoning } = delta
     for (const text of [thought, reasoning]) if (typeof text === 'string' && text !== '') this.#think(text)
     const texts: readonly unknown[] = Array.isArray(content)
       ? content.map((part: unknown) => (isObject(part) ? part.text : part))
       : [content]
-    for (const text of texts) if (typeof text === 'string' && text !== '') this.#say('text', text)
+    const said = texts.filter((text): text is string => typeof text === 'string' && text !== '')
+    for (const [index, text] of said.entries()) this.#say('text', text, index === 0 ? logprobs : [])
+    // Half of a character has a token, and no text. Tokens of reasoning and of calls have no place.
+    if (content === '' && logprobs.length > 0 && !thought && !reasoning && !calls)
+      this.#say('text', '', logprobs)
     if (typeof refusal === 'string' && refusal !== '') {
       this.#refused = true
       this.#say('refusal', refusal)
@@ -135,7 +140,7 @@ export class ChatAnswerReader implements AnswerReader {
     this.#parts.add('reasoning', text)
   }
 
-  #say(kind: 'text' | 'refusal', text: string): void {
+  #say(kind: 'text' | 'refusal', text: string, logprobs: readonly TokenLogprob[] = []): void {
     this.#endReasoning()
     const { current } = this.#parts
     let key = `${kind} ${this.#texts}`
@@ -145,7 +150,7 @@ export class ChatAnswerReader implements AnswerReader {
       key = `${kind} ${this.#texts}`
       this.#parts.open(key, { kind })
     }
-    this.#parts.add(key, text)
+    this.#parts.add(key, text, logprobs)
   }
 
   /** Ends the reasoning that leads to what comes now. */

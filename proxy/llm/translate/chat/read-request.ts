@@ -63,8 +63,6 @@ class ChatRequestReader {
     const request = this.#request
     if ((request.number('n') ?? 1) !== 1) this.#notes.never('choices', 'n')
     if (request.flag('store') === true) this.#notes.lose('store', 'store')
-    if (request.flag('logprobs') === true || (request.number('top_logprobs') ?? 0) > 0)
-      this.#notes.lose('logprobs', 'logprobs')
     const modes = request.list('modalities') ?? []
     if (modes.some((mode) => mode !== 'text')) this.#notes.never('audio', 'modalities')
   }
@@ -73,12 +71,15 @@ class ChatRequestReader {
     const request = this.#request
     const penalty = (name: string) => request.number(name) || null
     const verbosity = request.text('verbosity') ?? 'medium'
+    const likely = request.number('top_logprobs')
+    const isTold = request.flag('logprobs') === true || (likely ?? 0) > 0
     const extras: readonly (readonly [name: ExtraParameter['name'], value: unknown, field?: string])[] = [
       ['seed', request.number('seed')],
       ['frequency_penalty', penalty('frequency_penalty')],
       ['presence_penalty', penalty('presence_penalty')],
       ['logit_bias', request.object('logit_bias')],
       ['verbosity', verbosity === 'medium' ? null : verbosity],
+      ['logprobs', isTold ? (likely ?? 0) : null],
       ['json_object', request.object('response_format')?.type === 'json_object' || null, 'response_format'],
     ]
     return extras.flatMap(([name, value, field = name]) => (value === null ? [] : [{ name, field, value }]))

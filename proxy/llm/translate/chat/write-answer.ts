@@ -1,6 +1,7 @@
 import type { UnknownRecord } from '../../../../db/support/json.ts'
 import { FINISH_OF_END } from '../ends.ts'
 import { AnsweredCall } from '../kept-call.ts'
+import type { TokenLogprob } from '../logprobs.ts'
 import type { AnswerEnd, AnswerEvent, AnswerPart, AnswerUsage } from '../model/answer.ts'
 import type { AnswerWriter } from '../model/reader.ts'
 import type { AnswerWriting } from '../model/writing.ts'
@@ -16,6 +17,7 @@ export class ChatAnswerWriter implements AnswerWriter {
   #content: string | null = null
   #refusal: string | null = null
   #reasoning = ''
+  readonly #logprobs: TokenLogprob[] = []
   #usage: AnswerUsage = {}
   #finish: string | null = null
   #written = ''
@@ -41,7 +43,7 @@ export class ChatAnswerWriter implements AnswerWriter {
     else if (event.kind === 'end') this.#end(event.reason)
     else if (this.#isUnfinished) this.#fail()
     else if (event.kind === 'open') this.#openPart(event.part)
-    else if (event.kind === 'delta') this.#delta(event.text)
+    else if (event.kind === 'delta') this.#delta(event.text, event.logprobs)
     else this.#close()
     const written = this.#written
     this.#written = ''
@@ -62,7 +64,8 @@ export class ChatAnswerWriter implements AnswerWriter {
       ...(this.#reasoning !== '' && { reasoning_content: this.#reasoning }),
       ...(calls.length > 0 && { tool_calls: calls.map(({ index, ...call }) => call) }),
     }
-    const choice = { index: 0, message, logprobs: null, finish_reason: this.#finish }
+    const logprobs = this.#logprobs.length > 0 ? { content: this.#logprobs, refusal: null } : null
+    const choice = { index: 0, message, logprobs, finish_reason: this.#finish }
     const usage = usageOf(this.#usage)
     return { ...this.#head, object: 'chat.completion', choices: [choice], ...(usage && { usage }) }
   }
@@ -77,8 +80,9 @@ export class ChatAnswerWriter implements AnswerWriter {
     this.#written += `data: ${JSON.stringify(chunk)}\n\n`
   }
 
-  #send(delta: UnknownRecord, finish: string | null = null): void {
-    this.#chunk([{ index: 0, delta, logprobs: null, finish_reason: finish }])
+  #send(delta: UnknownRecord, finish: string | null = null, content?: readonly TokenLogprob[]): void {
+    const logprobs = content ? { content, refusal: null } : null
+    this.#chunk([{ index: 0, delta, logprobs, finish_reason: finish }])
   }
 
   #openPart(part: AnswerPart): void {
@@ -90,11 +94,14 @@ export class ChatAnswerWriter implements AnswerWriter {
     if (!call.tool.isCustom) this.#send({ tool_calls: [callOf(call, this.#calls.length - 1, '')] })
   }
 
-  #delta(text: string): void {
+  #delta(text: string, logprobs?: readonly TokenLogprob[]): void {
     const kind = this.#part?.kind
     if (kind === 'text') {
-      if (!this.#writing.isStream) this.#content = `${this.#content ?? ''}${text}`
-      this.#send({ content: text })
+      if (!this.#writing.isStream) {
+        this.#content = `${this.#content ?? ''}${text}`
+        this.#logprobs.push(...(logprobs ?? []))
+      }
+      this.#send({ content: text }, null, logprobs)
     } else if (kind === 'refusal') {
       this.#refusal = `${this.#refusal ?? ''}${text}`
       this.#send({ refusal: text })

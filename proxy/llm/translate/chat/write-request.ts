@@ -50,6 +50,7 @@ export function writeChatRequest(
         ),
         ...(target.takesTopK && { top_k: (value) => ({ top_k: value }) }),
         json_object: () => ({ response_format: { type: 'json_object' } }),
+        logprobs: (likely) => ({ logprobs: true, ...(likely !== 0 && { top_logprobs: likely }) }),
       },
       notes,
     ),

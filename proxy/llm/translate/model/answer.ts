@@ -1,3 +1,5 @@
+import type { TokenLogprob } from '../logprobs.ts'
+
 /** The reasons why a model ended. `window`: its context is full. */
 export type AnswerEnd = 'done' | 'calls' | 'max_tokens' | 'window' | 'stop_word' | 'refusal'
 
@@ -20,8 +22,8 @@ export type AnswerPart =
 export type AnswerEvent =
   | { readonly kind: 'start'; readonly id: string }
   | { readonly kind: 'open'; readonly part: AnswerPart }
-  /** The next piece of the open part: text, or of a call its arguments as JSON text. */
-  | { readonly kind: 'delta'; readonly text: string }
+  /** The next piece of the open part: text, or of a call its arguments as JSON text. `logprobs`: of the text's tokens. */
+  | { readonly kind: 'delta'; readonly text: string; readonly logprobs?: readonly TokenLogprob[] }
   /** `sealed`: of reasoning, what the caller is to bring back. */
   | { readonly kind: 'close'; readonly sealed?: string }
   | { readonly kind: 'usage'; readonly usage: AnswerUsage }

@@ -75,6 +75,8 @@ export type ExtraName =
   | 'logit_bias'
   | 'verbosity'
   | 'top_k'
+  /** The value: how many of the most likely tokens are asked for, beside the one that was chosen. */
+  | 'logprobs'
   | 'json_object'
 
 /** A request to a model, in no wire's words. Null: the caller has not stated it. */

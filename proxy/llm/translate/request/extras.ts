@@ -10,6 +10,7 @@ const LOSS_OF_EXTRA: Readonly<Record<ExtraName, LossName>> = {
   logit_bias: 'logit_bias',
   verbosity: 'verbosity',
   top_k: 'top_k',
+  logprobs: 'logprobs',
   json_object: 'json_object',
 }
 
@@ -41,6 +42,7 @@ export const DROPPABLE = [
   'logit_bias',
   'verbosity',
   'top_k',
+  'logprobs',
 ] as const
 
 export type DroppableName = (typeof DROPPABLE)[number]

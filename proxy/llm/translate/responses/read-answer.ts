@@ -1,5 +1,6 @@
 import { isObject, type UnknownRecord } from '../../../../db/support/json.ts'
 import type { ServerEvent } from '../events.ts'
+import { readLogprobs } from '../logprobs.ts'
 import type { AnswerEnd, AnswerEvent, AnswerPart, AnswerUsage } from '../model/answer.ts'
 import type { AnswerMeans, AnswerReader } from '../model/reader.ts'
 import { PartSequencer } from '../sequencer.ts'
@@ -69,6 +70,7 @@ export class ResponsesAnswerReader implements AnswerReader {
     response,
     item,
     delta,
+    logprobs,
     output_index: index,
     content_index: content = 0,
   }: UnknownRecord): string | null {
@@ -76,7 +78,8 @@ export class ResponsesAnswerReader implements AnswerReader {
     if (type === 'response.created') return this.#start(response)
     if (type === 'response.output_item.added') return this.#openItem(key, item)
     if (type === 'response.output_item.done') return this.#closeItem(key, item)
-    if (type === 'response.output_text.delta') return this.#text(`${key}.${String(content)}`, 'text', delta)
+    if (type === 'response.output_text.delta')
+      return this.#text(`${key}.${String(content)}`, 'text', delta, logprobs)
     if (type === 'response.refusal.delta') return this.#text(`${key}.${String(content)}`, 'refusal', delta)
     if (type === 'response.function_call_arguments.delta' || type === 'response.reasoning_summary_text.delta')
       return this.#piece(key, delta)
@@ -105,17 +108,17 @@ export class ResponsesAnswerReader implements AnswerReader {
     return null
   }
 
-  #text(key: string, kind: 'text' | 'refusal', delta: unknown): null {
+  #text(key: string, kind: 'text' | 'refusal', delta: unknown, logprobs?: unknown): null {
     if (kind === 'refusal') this.#isRefused = true
     if (!this.#parts.has(key)) this.#parts.open(key, { kind })
-    this.#piece(key, delta)
+    this.#piece(key, delta, logprobs)
     return null
   }
 
-  #piece(key: string, delta: unknown): string | null {
+  #piece(key: string, delta: unknown, logprobs?: unknown): string | null {
     if (!this.#parts.has(key)) return 'a piece came for no open item'
     this.#streamed.add(key)
-    this.#parts.add(key, typeof delta === 'string' ? delta : '')
+    this.#parts.add(key, typeof delta === 'string' ? delta : '', readLogprobs(logprobs))
     return null
   }
 
@@ -142,7 +145,8 @@ export class ResponsesAnswerReader implements AnswerReader {
       if (!isObject(content)) continue
       const isRefusal = content.type === 'refusal'
       const whole = isRefusal ? content.refusal : content.text
-      if (!this.#streamed.has(place)) this.#text(place, isRefusal ? 'refusal' : 'text', whole)
+      if (!this.#streamed.has(place))
+        this.#text(place, isRefusal ? 'refusal' : 'text', whole, content.logprobs)
       this.#parts.close(place)
     }
     return null

@@ -11,6 +11,8 @@ import { type MemberClasses, MemberReader, noteKind } from '../request/members.t
 import { defineTool, readCall, readId } from '../request/tools.ts'
 import { TurnBuilder } from '../request/turns.ts'
 
+const LOGPROBS = 'message.output_text.logprobs'
+
 /** Reads a Responses request (openai, ResponseCreateParams). Notes whatever it does not read. */
 export function readResponsesRequest(body: unknown, reading: RequestReading): ModelRequest {
   return new ResponsesRequestReader(body, reading).read()
@@ -82,11 +84,16 @@ class ResponsesRequestReader {
     if (store === true) this.#notes.lose('store', 'store')
     else if (store === null) this.#notes.hint('store_absent')
     if (request.text('truncation') === 'auto') this.#notes.lose('truncation', 'truncation')
-    if ((request.number('top_logprobs') ?? 0) > 0) this.#notes.lose('logprobs', 'top_logprobs')
-    for (const [index, one] of (request.list('include') ?? []).entries()) {
-      if (one === 'message.output_text.logprobs') this.#notes.lose('logprobs', `include[${index}]`)
-      else if (one !== 'reasoning.encrypted_content') this.#notes.hint('include')
-    }
+    const include = request.list('include') ?? []
+    if (include.some((one) => one !== LOGPROBS && one !== 'reasoning.encrypted_content'))
+      this.#notes.hint('include')
+    const likely = request.number('top_logprobs') ?? 0
+    const at = include.indexOf(LOGPROBS)
+    if (likely > 0 || at >= 0)
+      this.#extras.push({
+        ...{ name: 'logprobs', value: likely },
+        field: at >= 0 ? `include[${at}]` : 'top_logprobs',
+      })
     const options = request.object('stream_options')
     if (options) this.#of(options, RESPONSES.streamOptions, 'stream_options')
   }

@@ -1,6 +1,7 @@
 import type { UnknownRecord } from '../../../../db/support/json.ts'
 import { INCOMPLETE_OF_END } from '../ends.ts'
 import { AnsweredCall } from '../kept-call.ts'
+import { sizeOfLogprobs, type TokenLogprob } from '../logprobs.ts'
 import type { AnswerEnd, AnswerEvent, AnswerPart, AnswerUsage } from '../model/answer.ts'
 import type { AnswerWriter } from '../model/reader.ts'
 import type { AnswerWriting } from '../model/writing.ts'
@@ -14,6 +15,7 @@ interface OpenItem {
   readonly part: AnswerPart
   readonly call: AnsweredCall | null
   text: string
+  readonly logprobs: TokenLogprob[]
 }
 
 /** Writes the events of a Responses stream (openai, ResponseStreamEvent), and the response that they end with. */
@@ -51,7 +53,7 @@ export class ResponsesAnswerWriter implements AnswerWriter {
     else if (event.kind === 'end') this.#end(event.reason)
     else if (this.#isUnfinished) this.#fail()
     else if (event.kind === 'open') this.#openItem(event.part)
-    else if (this.#open && event.kind === 'delta') this.#delta(this.#open, event.text)
+    else if (this.#open && event.kind === 'delta') this.#delta(this.#open, event.text, event.logprobs)
     else if (this.#open && event.kind === 'close') this.#close(this.#open, event.sealed)
     const written = this.#written
     this.#written = ''
@@ -101,30 +103,31 @@ export class ResponsesAnswerWriter implements AnswerWriter {
     this.#items += 1
     const id = `${PREFIX[part.kind]}_${this.#writing.id}_${index}`
     const call = part.kind === 'call' ? new AnsweredCall(part.id, part.name, this.#writing.names) : null
-    const open: OpenItem = { index, id, part, call, text: '' }
+    const open: OpenItem = { index, id, part, call, text: '', logprobs: [] }
     this.#open = open
     this.#send('response.output_item.added', { output_index: index, item: itemOf(open, 'in_progress', null) })
     if (part.kind === 'text' || part.kind === 'refusal')
       this.#send('response.content_part.added', { ...placeOf(open), part: contentOf(open) })
   }
 
-  #delta(open: OpenItem, text: string): void {
+  #delta(open: OpenItem, text: string, logprobs: readonly TokenLogprob[] = []): void {
     const { part, call, index: output_index, id: item_id } = open
     if (part.kind === 'reasoning') {
       if (this.#writing.showReasoning) this.#showReasoning(open, text)
       return
     }
     if (!call) open.text += text
-    this.#length += text.length
+    open.logprobs.push(...logprobs)
+    this.#length += text.length + sizeOfLogprobs(logprobs)
     if (this.#length > MAX_ANSWER) throw new RangeError('the answer is longer than 16 MiB')
     const delta = call ? call.add(text) : text
-    if (delta === '') return
+    if (delta === '' && logprobs.length === 0) return
     if (part.kind === 'call')
       this.#send('response.function_call_arguments.delta', { item_id, output_index, delta })
     else
       this.#send(`response.${WORD[part.kind]}.delta`, {
         ...{ ...placeOf(open), delta },
-        ...(part.kind === 'text' && NO_LOGPROBS),
+        ...(part.kind === 'text' && { logprobs: logprobs.map(withBytes) }),
       })
   }
 
@@ -156,7 +159,10 @@ export class ResponsesAnswerWriter implements AnswerWriter {
           ...{ item_id, output_index, name: call.tool.name, arguments: input },
         })
     } else if (part.kind === 'text' || part.kind === 'refusal') {
-      const whole = part.kind === 'text' ? { text: open.text, ...NO_LOGPROBS } : { refusal: open.text }
+      const whole =
+        part.kind === 'text'
+          ? { text: open.text, logprobs: open.logprobs.map(withBytes) }
+          : { refusal: open.text }
       this.#send(`response.${WORD[part.kind]}.done`, { ...placeOf(open), ...whole })
       this.#send('response.content_part.done', { ...placeOf(open), part: contentOf(open) })
     }
@@ -202,14 +208,16 @@ export class ResponsesAnswerWriter implements AnswerWriter {
 
 const PREFIX = { text: 'msg', refusal: 'msg', reasoning: 'rs', call: 'fc' } as const
 const WORD = { text: 'output_text', refusal: 'refusal' } as const
-const NO_LOGPROBS = { logprobs: [] }
 
 const placeOf = ({ id, index }: OpenItem) => ({ item_id: id, output_index: index, content_index: 0 })
 
-const contentOf = ({ part, text }: OpenItem): UnknownRecord =>
+const contentOf = ({ part, text, logprobs }: OpenItem): UnknownRecord =>
   part.kind === 'refusal'
     ? { type: 'refusal', refusal: text }
-    : { type: 'output_text', text, annotations: [], ...NO_LOGPROBS }
+    : { type: 'output_text', text, annotations: [], logprobs: logprobs.map(withBytes) }
+
+/** This wire always has a list of bytes. */
+const withBytes = ({ bytes, ...rest }: TokenLogprob): UnknownRecord => ({ ...rest, bytes: bytes ?? [] })
 
 function itemOf(open: OpenItem, status: 'in_progress' | 'completed', sealed: string | null): UnknownRecord {
   const { id, part, call, text } = open

@@ -22,10 +22,16 @@ export function writeResponsesRequest(
   const format = request.form && { type: 'json_schema', name: 'answer', schema: request.form, strict: true }
   const extras = writeExtras(
     request,
-    { verbosity: (verbosity) => ({ verbosity }), json_object: () => ({ format: { type: 'json_object' } }) },
+    {
+      verbosity: (verbosity) => ({ verbosity }),
+      json_object: () => ({ format: { type: 'json_object' } }),
+      // It is no part of the text's form.
+      logprobs: () => ({}),
+    },
     notes,
   )
   const text = { ...(format && { format }), ...extras }
+  const likely = request.extras.find(({ name }) => name === 'logprobs')?.value
   const summary = target.showReasoning && { summary: 'auto' }
   const reasoning = { ...(effort !== null && { effort }), ...summary }
   return {
@@ -39,7 +45,14 @@ export function writeResponsesRequest(
     ...(topP !== null && { top_p: topP }),
     ...(Object.keys(reasoning).length > 0 && { reasoning }),
     ...(Object.keys(text).length > 0 && { text }),
-    ...{ store: false, include: ['reasoning.encrypted_content'] },
+    ...{
+      store: false,
+      include: [
+        'reasoning.encrypted_content',
+        ...(likely === undefined ? [] : ['message.output_text.logprobs']),
+      ],
+    },
+    ...(likely !== undefined && likely !== 0 && { top_logprobs: likely }),
     ...(stream && { stream }),
   }
 }
