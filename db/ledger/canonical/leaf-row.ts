@@ -4,6 +4,7 @@ import { isObject, type UnknownRecord } from '../../support/json.ts'
 import { type LeafVersion, leafVersion, type StoredRow } from '../record/leaf.ts'
 import { isInstant } from './instant.ts'
 import { type LeafMember, labelLength, PLACE_OF, PLACES_PER_LEAF, readLeaf } from './leaf-reader.ts'
+import { TextCache } from './text-cache.ts'
 
 /** The members that an export adds to a leaf, in their order. */
 const ADDED: readonly LeafMember[] = ['principal_name', 'result', 'row_hash', 'subject_name']
@@ -95,6 +96,8 @@ function soundLength(bytes: Buffer, places: Int32Array, at: number, isSealed: bo
 /** A digest of 64 characters as a text of JSON. */
 const SEAL_LENGTH = 66
 
+const frequent = new TextCache()
+
 /** The members of a line that was read. */
 export class PlacedMembers {
   readonly #bytes: Buffer
@@ -140,6 +143,15 @@ export class PlacedMembers {
 
   textOrNull(member: LeafMember): string | null {
     return this.#bytes[this.from(member)] === QUOTE ? this.text(member) : null
+  }
+
+  /** The same of a member that has few values. */
+  frequentText(member: LeafMember): string {
+    return frequent.text(this.#bytes, this.from(member) + 1, this.to(member) - 1)
+  }
+
+  frequentOrNull(member: LeafMember): string | null {
+    return this.#bytes[this.from(member)] === QUOTE ? this.frequentText(member) : null
   }
 
   json(member: LeafMember): string {
@@ -193,10 +205,10 @@ export class LeafRow extends PlacedMembers implements StoredRow {
     super(bytes, places, at)
     this.#hashes = hashes
     this.#hashAt = (at / PAGE_WIDTH) * HASH_BYTES
-    this.stream = this.text('stream')
+    this.stream = this.frequentText('stream')
     this.seq = this.integer('seq')
-    this.action = this.text('action')
-    this.status = this.text('status')
+    this.action = this.frequentText('action')
+    this.status = this.frequentText('status')
     this.request_id = this.textOrNull('request_id')
     this.prev_hash = this.text('prev_hash')
     this.row_hash = this.text('row_hash')
@@ -245,11 +257,11 @@ export class LeafRow extends PlacedMembers implements StoredRow {
   }
 
   get principal_id(): string | null {
-    return this.textOrNull('principal_id')
+    return this.frequentOrNull('principal_id')
   }
 
   get principal_type(): string | null {
-    return this.textOrNull('principal_type')
+    return this.frequentOrNull('principal_type')
   }
 
   get recorded_at(): string {
@@ -257,31 +269,31 @@ export class LeafRow extends PlacedMembers implements StoredRow {
   }
 
   get tool(): string | null {
-    return this.textOrNull('tool')
+    return this.frequentOrNull('tool')
   }
 
   get model(): string | null {
-    return this.textOrNull('model')
+    return this.frequentOrNull('model')
   }
 
   get provider(): string | null {
-    return this.textOrNull('provider')
+    return this.frequentOrNull('provider')
   }
 
   get cert_thumbprint(): string | null {
-    return this.textOrNull('cert_thumbprint')
+    return this.frequentOrNull('cert_thumbprint')
   }
 
   get dpop_jkt(): string | null {
-    return this.textOrNull('dpop_jkt')
+    return this.frequentOrNull('dpop_jkt')
   }
 
   get config_digest(): string {
-    return this.text('config_digest')
+    return this.frequentText('config_digest')
   }
 
   get version(): string {
-    return this.text('version')
+    return this.frequentText('version')
   }
 }
 
