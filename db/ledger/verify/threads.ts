@@ -105,17 +105,19 @@ export async function* readPages<Data, Input, Page extends LeafPage>(
     for await (const input of inputs) {
       count += 1
       if (count > FEW_INPUTS) threads ??= await startThreads(reader)
-      // Pages of threads are heard between two turns.
-      if (threads && threads.length > 0) await nextTurn()
-      const free = threads?.find(({ waiting }) => waiting < MAX_INPUTS)
-      coming.push(
-        free ? free.read(input, cross(input)) : { page: pageOrNull(reader.read, input), isReady: true },
-      )
-      if (coming.length > MAX_INPUTS * (threads?.length ?? 0) + MAX_AHEAD) await coming[0]?.page
-      for (let [next] = coming; next?.isReady; [next] = coming) {
-        coming.shift()
-        yield await next.page
+      for (;;) {
+        // Pages of threads are heard between two turns.
+        if (threads && threads.length > 0) await nextTurn()
+        const free = threads?.find(({ waiting }) => waiting < MAX_INPUTS)
+        const isNextReady = coming[0]?.isReady
+        if (free) coming.push(free.read(input, cross(input)))
+        else if (!isNextReady) coming.push({ page: pageOrNull(reader.read, input), isReady: true })
+        // Read here only while there is nothing to judge.
+        if (free || !isNextReady) break
+        yield (await coming.shift()?.page) ?? null
       }
+      if (coming.length > MAX_INPUTS * (threads?.length ?? 0) + MAX_AHEAD)
+        yield (await coming.shift()?.page) ?? null
     }
     for (const { page } of coming) yield await page
   } finally {
