@@ -54,7 +54,7 @@ async function inspect(
   const tree = packTree(pack, trusted, (sentence) => notes.push(sentence))
   const tables = await packTables(pack, walk)
   let [from, until] = ['', '']
-  const read = exportedPages(lineBlocks(gathered(await zip.stream('rows.ndjson'))), {
+  const read = exportedPages(lineBlocks(await zip.stream('rows.ndjson')), {
     reader: packRowReader,
     onPage: tables.begin,
   })
@@ -82,20 +82,4 @@ async function inspect(
       ...notes,
     ],
   }
-}
-
-/** Bytes that are read at once. */
-const MANY_BYTES = 256 * 1024
-
-/** The same bytes in fewer pieces: a zip gives small ones. */
-async function* gathered(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  let [some, length]: [Buffer[], number] = [[], 0]
-  for await (const piece of pieces) {
-    some.push(piece)
-    length += piece.length
-    if (length < MANY_BYTES) continue
-    yield Buffer.concat(some)
-    ;[some, length] = [[], 0]
-  }
-  yield Buffer.concat(some)
 }

@@ -22,8 +22,7 @@ function readTabled(block: Uint8Array<ArrayBuffer>): TabledPage {
   const bytes = Buffer.from(block.buffer, block.byteOffset, block.byteLength)
   const page = readLeaves(bytes, false)
   const count = page.places.length / PAGE_WIDTH
-  // No byte becomes more than two; each column has a comma, and may have quotation marks around it.
-  const csv = new Uint8Array(2 * bytes.length + 64 * count)
+  const csv = roomFor(2 * bytes.length + 64 * count)
   const ends = new Int32Array(count)
   let end = 0
   for (let row = 0; row < count; row += 1) {
@@ -31,7 +30,16 @@ function readTabled(block: Uint8Array<ArrayBuffer>): TabledPage {
     if (page.places[at + 3] !== 0) end = csvEnd(bytes, new PlacedMembers(bytes, page.places, at), csv, end)
     ends[row] = end
   }
-  return { ...page, csv: csv.subarray(0, end), ends }
+  return { ...page, csv: csv.slice(0, end), ends }
+}
+
+// Filled again for each page: its making took as long as its filling.
+let room = new Uint8Array(0)
+
+/** No byte becomes more than two; each column has a comma, and may have quotation marks around it. */
+function roomFor(bytes: number): Uint8Array {
+  if (room.length < bytes) room = new Uint8Array(bytes)
+  return room
 }
 
 /** Writes a line of CSV as `csvLine` does. Returns its end; its start if a text of it may have to be defused. */

@@ -1,6 +1,7 @@
 import { closeSync, fstatSync, openSync, readSync, statSync } from 'node:fs'
 import { crc32 } from 'node:zlib'
 import { type Entry, openPromise, type ZipFile } from 'yauzl'
+import { memberBytes } from '../../db/support/zip-member.ts'
 
 // Two programs may read one zip in two ways, if its end, its directory and the heads of its files contradict
 // each other. An auditor's other tools must see what was verified, so such a zip is not read at all
@@ -135,7 +136,7 @@ export async function openZip(path: string): Promise<ZipArchive> {
   const stream = async (name: string): Promise<AsyncIterable<Buffer>> => {
     const entry = entries.get(name)
     if (!entry) throw new Error(`${name} is not in the zip`)
-    return verifiedBytes(await zip.openReadStreamPromise(entry), entry)
+    return verifiedBytes(zip, entry)
   }
   return {
     names: [...entries.keys()],
@@ -152,12 +153,10 @@ export async function openZip(path: string): Promise<ZipArchive> {
 }
 
 /** The same bytes. Throws one sentence after the last if they are not those that the zip says. */
-async function* verifiedBytes(
-  bytes: AsyncIterable<Buffer>,
-  { fileName, crc32: said }: Entry,
-): AsyncGenerator<Buffer> {
+async function* verifiedBytes(zip: ZipFile, entry: Entry): AsyncGenerator<Buffer> {
+  const { fileName, crc32: said } = entry
   let crc = 0
-  for await (const block of bytes) {
+  for await (const block of memberBytes(zip, entry)) {
     crc = crc32(block, crc)
     yield block
   }
