@@ -4,10 +4,8 @@ import { Readable } from 'node:stream'
 import t from 'tap'
 import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
 import type { LeafVersion } from '../../db/ledger/record/leaf.ts'
-import { exportedRows } from '../../db/ledger/verify/export.ts'
 import { exitCodeOf, inspectRows } from '../../db/ledger/verify/inspect.ts'
 import type { JsonObject } from '../../db/support/json.ts'
-import { streamLines } from '../../scripts/lines.ts'
 import {
   BOT,
   binding,
@@ -25,6 +23,7 @@ import {
   THUMBPRINT,
 } from '../support/db/history.ts'
 import { exportOf, resealed } from '../support/db/resealed.ts'
+import { exportedRows, streamLines } from '../support/db/row-by-row.ts'
 import type { Json } from '../support/gateway.ts'
 
 const SCRIPT = join(import.meta.dirname, '../../docs/verify.py')

@@ -4,9 +4,9 @@ import { exitCodeOf, type RowSource } from '../../db/ledger/verify/inspect.ts'
 import type { LedgerVerdict } from '../../db/ledger/verify/verify.ts'
 import { inspectDatabase } from '../../db/sqlite/ledger/inspect.ts'
 import { openReadOnly } from '../../db/sqlite/ledger/rows.ts'
-import { streamLines } from '../../scripts/lines.ts'
 import { inspectArchive } from '../../scripts/verifying/archive.ts'
 import { SILENT } from '../../scripts/verifying/progress.ts'
+import { streamLines } from '../support/db/row-by-row.ts'
 
 const ITSELF = (rows: RowSource): RowSource => rows
 

@@ -10,26 +10,10 @@ import type { DamagedRow } from './verify.ts'
 export class NotAnExport extends Error {}
 
 /**
- * Reads the rows of an NDJSON export from its lines, null for one that is not UTF-8. A leaf is its line
- * without `row_hash`, `result` and names: comparing it with the columns finds whatever was respelt. A line
- * that is no row is a {@link DamagedRow}, and the last. Throws {@link NotAnExport} if the first is no row.
- */
-export async function* exportedRows(
-  lines: AsyncIterable<string | null>,
-): AsyncGenerator<ExportedRow | DamagedRow> {
-  let count = 0
-  for await (const line of lines) {
-    count += 1
-    const row = rowOn(line, count)
-    yield row
-    if ('damaged' in row) return
-  }
-  if (count === 0) throw new NotAnExport('there is nothing in it')
-}
-
-/**
- * The same from blocks of whole lines, page by page, by threads. The blocks belong to the rows then. A line
- * canonical beyond doubt becomes a {@link LeafRow}, many times faster; others follow {@link exportedRows}.
+ * Reads the rows of an NDJSON export from blocks of whole lines, page by page, by threads. The blocks belong to the
+ * rows then. A line canonical beyond doubt becomes a {@link LeafRow}, many times faster than others, which are read by
+ * {@link exportedRow}. The last is a {@link DamagedRow} if a line is no row. Throws {@link NotAnExport} if the first
+ * is none.
  */
 export async function* exportedPages<Page extends LeafPage = LeafPage>(
   blocks: AsyncIterable<Buffer>,
@@ -42,7 +26,7 @@ export async function* exportedPages<Page extends LeafPage = LeafPage>(
     const rows: (ExportedRow | DamagedRow)[] = []
     for (const line of LeafRow.ofPage(page)) {
       count += 1
-      rows.push(line instanceof LeafRow ? line : rowOn(textOf(line), count))
+      rows.push(line instanceof LeafRow ? line : exportedRow(textOf(line), count))
       if ('damaged' in (rows.at(-1) ?? {})) {
         yield rows
         return
@@ -56,7 +40,7 @@ export async function* exportedPages<Page extends LeafPage = LeafPage>(
 /** The rows of a block of whole lines of a segment. */
 export function* intactRows(block: Buffer): Generator<StoredRow> {
   for (const line of LeafRow.ofPage(readLeaves(block, false))) {
-    const row = line instanceof LeafRow ? line : rowOn(textOf(line), 2)
+    const row = line instanceof LeafRow ? line : exportedRow(textOf(line), 2)
     if ('damaged' in row) throw new UnreadableSegment('it has a line that is no row')
     yield row
   }
@@ -90,7 +74,12 @@ const MEMBERS = [...SHOWN_COLUMNS, 'v']
 
 const textOf = (line: Buffer): string | null => (isUtf8(line) ? line.toString() : null)
 
-function rowOn(line: string | null, count: number): ExportedRow | DamagedRow {
+/**
+ * Reads a row from its line, null for one that is not UTF-8. A leaf is its line without `row_hash`, `result` and
+ * names: comparing it with the columns finds whatever was respelt. `count`: the number of the line. Throws {@link
+ * NotAnExport} if the first is no row.
+ */
+export function exportedRow(line: string | null, count: number): ExportedRow | DamagedRow {
   const fields = line === null ? null : parseLine(line)
   if (count === 1 && !(fields && MEMBERS.every((name) => Object.hasOwn(fields, name))))
     throw new NotAnExport('the first line is not a row of an audit export')

@@ -69,7 +69,10 @@ export async function inspectRows(
   rows: RowSource,
   { authority, isTail = false, before, onRow, walk = recomputer({ before }), tree }: InspectRowsOptions,
 ): Promise<LedgerInspection> {
-  const chains = chainVerifier({ tail: isTail, streams: before?.state.streams })
+  const chains = chainVerifier({
+    tail: isTail,
+    ...(authority ? { heads: walk.heads } : { streams: before?.state.streams }),
+  })
   const findings: string[] = []
   reading: for await (const next of rows)
     for (const row of pageOf(next)) {

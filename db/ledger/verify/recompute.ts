@@ -13,6 +13,7 @@ import { PrincipalSets } from '../authority/principal-sets.ts'
 import { LedgerReplay } from '../authority/replay.ts'
 import { LeafRow, rowLeafVersion } from '../canonical/leaf-row.ts'
 import { hashOf, type LeafVersion, type StoredRow } from '../record/leaf.ts'
+import { StreamHeads } from './heads.ts'
 import type { BadRow } from './verify.ts'
 
 const NAMED = 20
@@ -44,6 +45,8 @@ export interface DecisionRecomputer {
   /** Returns whether a row has said the state before a leaf. */
   hasProven(leaf: number): boolean
   readonly replay: LedgerReplay
+  /** The last rows of those so far. */
+  readonly heads: StreamHeads
 }
 
 interface RecomputationStart {
@@ -71,7 +74,7 @@ export function recomputer({
   const replay = new LedgerReplay(before?.state)
   const calls = decisionPairing(before?.state)
   const sets = new PrincipalSets(before?.state.principal_sets)
-  const heads = new Map(Object.entries(before?.state.streams ?? {}))
+  const heads = new StreamHeads(before?.state.streams)
   const digests = new Map(before ? [[before.state.leaf, before.sha256]] : [])
   let leaf = before?.state.leaf ?? 0
   const problems: BadRow[] = []
@@ -126,7 +129,7 @@ export function recomputer({
     ...calls.state(),
     v: 1,
     leaf,
-    streams: Object.fromEntries(heads),
+    streams: heads.streams(),
     principal_sets: sets.list(),
   })
 
@@ -145,7 +148,7 @@ export function recomputer({
     const version = rowLeafVersion(row) ?? 1
     if (due.has(leaf) && !digests.has(leaf)) digests.set(leaf, hashOf(stateText(state())))
     leaf += 1
-    heads.set(row.stream, [row.seq, row.row_hash, version])
+    heads.advance(row)
     pair(row, version)
     if (isDecisionRow(row)) {
       if (judges) decide(row, version)
@@ -157,6 +160,7 @@ export function recomputer({
     state,
     hasProven: (at) => proven.has(at),
     replay,
+    heads,
     result: () => ({
       recomputed,
       disagree,

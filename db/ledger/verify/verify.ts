@@ -2,8 +2,9 @@ import canonicalize from 'canonicalize'
 import type { LedgerState } from '../authority/ledger-state.ts'
 import { isInstant } from '../canonical/instant.ts'
 import { LeafRow, rowLeafVersion } from '../canonical/leaf-row.ts'
-import { GENESIS_HASH, hashOf, type LeafVersion, leafOf, type StoredRow } from '../record/leaf.ts'
+import { GENESIS_HASH, hashOf, leafOf, type StoredRow } from '../record/leaf.ts'
 import { OUTCOME_STATUSES } from '../record/outcomes.ts'
+import { type ChainPosition, StreamHeads } from './heads.ts'
 
 /** The lack of a row where one should stand: a line that is not one, a page that cannot be read. */
 export interface DamagedRow {
@@ -29,31 +30,12 @@ export interface LedgerVerdict {
   readonly open_decisions: number
 }
 
-interface ChainPosition {
-  seq: number
-  hash: string
-  version: LeafVersion
-}
-
 /**
- * Verifies whole chains: each starts at 1 without gaps or twins; leaves are canonical, of version 1 and later
- * 2, match the columns and the digests; columns have the types of docs/ledger.md#row. Stops at the first bad
- * row. Takes rows by seq, streams mixed, in constant memory. Does NOT see rows cut off the end, nor a chain
- * rewritten whole: that takes a checkpoint kept elsewhere.
- */
-export async function verifyRows(
-  rows: AsyncIterable<StoredRow | DamagedRow> | Iterable<StoredRow | DamagedRow>,
-): Promise<LedgerVerdict> {
-  const chains = chainVerifier()
-  for await (const row of rows) {
-    if (!chains.add(row)) break
-  }
-  return chains.verdict()
-}
-
-/**
- * The same, row by row. `add` says whether the row was good; after one that was not, nothing more may be
- * added.
+ * Verifies whole chains, row by row: each starts at 1 without gaps or twins; leaves are canonical, of version 1
+ * and later 2, match the columns and the digests; columns have the types of docs/ledger.md#row. Takes rows by
+ * seq, streams mixed, in constant memory. `add` says whether the row was good; after one that was not, nothing
+ * more may be added. Does NOT see rows cut off the end, nor a chain rewritten whole: that takes a checkpoint kept
+ * elsewhere.
  */
 export interface ChainVerifier {
   add(row: StoredRow | DamagedRow): boolean
@@ -65,12 +47,12 @@ interface ChainStart {
   readonly tail?: boolean
   /** The last row of each stream before the first. */
   readonly streams?: LedgerState['streams'] | undefined
+  /** The heads of who takes each good row next, and moves them. Absent: its own. */
+  readonly heads?: StreamHeads | undefined
 }
 
-export function chainVerifier({ tail = false, streams = {} }: ChainStart = {}): ChainVerifier {
-  const heads = new Map<string, ChainPosition>(
-    Object.entries(streams).map(([stream, [seq, hash, version]]) => [stream, { seq, hash, version }]),
-  )
+export function chainVerifier({ tail = false, streams, heads: given }: ChainStart = {}): ChainVerifier {
+  const heads = given ?? new StreamHeads(streams)
   const begun = new Set<string>()
   const open = openDecisions()
   let [rows, lastStream] = [0, 'main']
@@ -79,14 +61,8 @@ export function chainVerifier({ tail = false, streams = {} }: ChainStart = {}): 
   function add(row: StoredRow | DamagedRow): boolean {
     bad = 'damaged' in row ? placed(row) : problemOf(row)
     if (bad || 'damaged' in row) return false
-    const version = rowLeafVersion(row) ?? 1
-    const { stream, seq, row_hash: hash } = row
-    const head = heads.get(stream)
-    if (head) {
-      head.seq = seq
-      head.hash = hash
-      head.version = version
-    } else heads.set(stream, { seq, hash, version })
+    if (!given) heads.advance(row)
+    const { stream } = row
     if (stream !== lastStream || rows === 0) begun.add(stream)
     lastStream = stream
     rows += 1
@@ -113,7 +89,7 @@ export function chainVerifier({ tail = false, streams = {} }: ChainStart = {}): 
   return { add, verdict }
 }
 
-const BEFORE_FIRST: Readonly<ChainPosition> = { seq: 0, hash: GENESIS_HASH, version: 1 }
+const BEFORE_FIRST: ChainPosition = { seq: 0, hash: GENESIS_HASH, version: 1 }
 
 const beforeTail = ({ seq, prev_hash: hash }: StoredRow): ChainPosition => ({
   seq: seq - 1,
@@ -121,7 +97,7 @@ const beforeTail = ({ seq, prev_hash: hash }: StoredRow): ChainPosition => ({
   version: 1,
 })
 
-function outOfPlace({ stream, seq }: StoredRow, { seq: last }: Readonly<ChainPosition>): BadRow | null {
+function outOfPlace({ stream, seq }: StoredRow, { seq: last }: ChainPosition): BadRow | null {
   if (!Number.isSafeInteger(seq)) return { stream, seq: last + 1, problem: `is numbered ${seq}` }
   if (seq === last + 1) return null
   if (seq > last) return { stream, seq: last + 1, problem: `is missing: ${last} is followed by ${seq}` }
@@ -132,7 +108,7 @@ function outOfPlace({ stream, seq }: StoredRow, { seq: last }: Readonly<ChainPos
   }
 }
 
-function rowProblem(row: StoredRow, before: Readonly<ChainPosition>): BadRow | null {
+function rowProblem(row: StoredRow, before: ChainPosition): BadRow | null {
   const { stream, seq } = row
   const bad = (problem: string): BadRow => ({ stream, seq, problem })
   const version = rowLeafVersion(row)

@@ -9,10 +9,11 @@ import { draftOf, leafDetailOf } from '../../../db/ledger/record/draft.ts'
 import type { LedgerEntry } from '../../../db/ledger/record/entry.ts'
 import { assembleLeaf, hashOf, MAIN_STREAM, type StoredRow } from '../../../db/ledger/record/leaf.ts'
 import { type Ledger, type LedgerOptions, openLedger } from '../../../db/ledger/record/ledger.ts'
-import { type LedgerVerdict, verifyRows } from '../../../db/ledger/verify/verify.ts'
+import type { LedgerVerdict } from '../../../db/ledger/verify/verify.ts'
 import { SQLITE_STORED_COLUMNS } from '../../../db/sqlite/ledger/form/columns.ts'
 import { storedRows } from '../../../db/sqlite/ledger/rows.ts'
 import { openSqliteWriter } from '../../../db/sqlite/ledger/thread.ts'
+import { verifyRows } from './row-by-row.ts'
 
 export const VERSION = '0.6.4'
 export const ORIGIN = { stream: MAIN_STREAM, version: VERSION }

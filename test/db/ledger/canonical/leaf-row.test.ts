@@ -11,10 +11,11 @@ import {
   type StoredRow,
 } from '../../../../db/ledger/record/leaf.ts'
 import { leafHash } from '../../../../db/ledger/tree/hashes.ts'
-import { exportedPages, exportedRows, NotAnExport } from '../../../../db/ledger/verify/export.ts'
+import { exportedPages, NotAnExport } from '../../../../db/ledger/verify/export.ts'
 import { chainVerifier, type DamagedRow } from '../../../../db/ledger/verify/verify.ts'
-import { lineBlocks, streamLines } from '../../../../scripts/lines.ts'
+import { lineBlocks } from '../../../../scripts/lines.ts'
 import { chainOf } from '../../../support/db/history.ts'
+import { exportedRows, streamLines } from '../../../support/db/row-by-row.ts'
 import { entry } from '../../../support/db/scratch-ledger.ts'
 import { runsOf } from '../../../support/sweep-places.ts'
 

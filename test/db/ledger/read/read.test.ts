@@ -1,8 +1,7 @@
 import t from 'tap'
 import type { RowFilter } from '../../../../db/ledger/read/find.ts'
 import { exportedLines, listRows, verifyDatabase } from '../../../../db/ledger/read/read.ts'
-import { exportedRows } from '../../../../db/ledger/verify/export.ts'
-import { verifyRows } from '../../../../db/ledger/verify/verify.ts'
+import { exportedRows, verifyRows } from '../../../support/db/row-by-row.ts'
 import {
   AT,
   appendCalls,

@@ -3,7 +3,6 @@ import { runInNewContext } from 'node:vm'
 import t from 'tap'
 import type { LedgerEntry } from '../../../../db/ledger/record/entry.ts'
 import { exportLine } from '../../../../db/ledger/record/leaf.ts'
-import { exportedRows } from '../../../../db/ledger/verify/export.ts'
 import { exitCodeOf, inspectRows } from '../../../../db/ledger/verify/inspect.ts'
 import {
   BOT,
@@ -17,6 +16,7 @@ import {
   resource,
   started,
 } from '../../../support/db/history.ts'
+import { exportedRows } from '../../../support/db/row-by-row.ts'
 
 /** By hand, what a million rows cost: `VERIFY_ROWS=1000000 node test/db/ledger/verify/inspect.test.ts`. */
 const ROWS = Number(process.env.VERIFY_ROWS ?? 40_000)

@@ -1,9 +1,9 @@
 import canonicalize from 'canonicalize'
 import t from 'tap'
 import { exportLine, hashOf, leafOf, type StoredRow } from '../../../../db/ledger/record/leaf.ts'
-import { exportedRows, NotAnExport } from '../../../../db/ledger/verify/export.ts'
-import { type LedgerVerdict, verifyRows } from '../../../../db/ledger/verify/verify.ts'
-import { streamLines } from '../../../../scripts/lines.ts'
+import { NotAnExport } from '../../../../db/ledger/verify/export.ts'
+import type { LedgerVerdict } from '../../../../db/ledger/verify/verify.ts'
+import { exportedRows, streamLines, verifyRows } from '../../../support/db/row-by-row.ts'
 import {
   appendCalls,
   entry,
