@@ -20,10 +20,13 @@ import { BY_A_TENTH } from '../../support/lanes.ts'
 import { NODE_COMPILE_CACHE } from '../../support/run.ts'
 import { sweepPlaces, WHOLE_SWEEP } from '../../support/sweep-places.ts'
 
-/** Some seventy writes are on the way of a segment; a whole sweep tries each, `KILLED_ROUNDS` times. */
+/** Some seventy writes are on the way of a segment: a whole sweep tries each. */
 const APART = BY_A_TENTH ? 25 : 12
-const ROUNDS = Number(process.env.KILLED_ROUNDS ?? 1)
-t.setTimeout(WHOLE_SWEEP ? 7_200_000 : 300_000)
+/** Each way is killed at least so often: by TEST_SWEEP=full a thousand times in all. */
+const MIN_KILLS = WHOLE_SWEEP ? 500 : 1
+/** Kills between two reports. */
+const REPORTED = 50
+t.setTimeout(WHOLE_SWEEP ? 14_400_000 : 300_000)
 
 /** The newest row of each stream stays: on PostgreSQL each process before has had one. */
 const STREAMS_LEFT = ENGINE === 'sqlite' ? 0 : 4
@@ -122,7 +125,8 @@ for (const [what, before, last] of [
   t.test(`killed at any write, ${what} goes on, and each row is in one place`, async (t) => {
     const copy = await stage(t, before)
     let killed = 0
-    for (let round = 0; round < ROUNDS; round += 1)
+    for (let round = 0; killed < MIN_KILLS; round += 1) {
+      const already = killed
       for (const nth of sweepPlaces(APART)) {
         const name = `${round}-${nth}`
         const { url, own, folder } = await copy(name)
@@ -150,7 +154,9 @@ for (const [what, before, last] of [
         rmSync(own, { recursive: true })
         if (code !== null) break
         killed += 1
+        if (killed % REPORTED === 0) t.comment(`killed ${killed} times`)
       }
-    t.comment(`killed ${killed} times`)
+      if (killed === already) break
+    }
     t.ok(killed > 0, `it was killed ${killed} times`)
   })
