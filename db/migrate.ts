@@ -24,6 +24,7 @@ import * as attention from './migrations/0090_attention.ts'
 import * as setsAndLabels from './migrations/0094_sets_and_labels.ts'
 import { auditSegmentIndex } from './migrations/0102_audit_segment_index.ts'
 import { providerStates } from './migrations/0105_provider_states.ts'
+import * as spendCounts from './migrations/0106_spend_counts.ts'
 import * as limits from './migrations/0107_limits.ts'
 import type { DatabaseSchema } from './schema.ts'
 import { messageOf } from './support/error-message.ts'
@@ -35,7 +36,7 @@ export const sortedMigrations = (migrations: NamedMigrations): NamedMigrations =
 
 /**
  * The migrations of both engines; steps beyond common SQL are in `db/<engine>/migrations.ts`. The next one is
- * 0108 or later: a name that sorts before one that has run is refused.
+ * 0110 or later: a name that sorts before one that has run is refused.
  */
 export const COMMON_MIGRATIONS: NamedMigrations = {
   '0001_principals': principals,
@@ -63,6 +64,7 @@ export const COMMON_MIGRATIONS: NamedMigrations = {
   '0102_audit_segment_index': auditSegmentIndex,
   '0105_provider_states': providerStates,
   '0107_limits': limits,
+  '0106_spend_counts': spendCounts,
 }
 
 /** The migrations still needed. Throws if the database has run one that we do not know. */

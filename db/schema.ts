@@ -34,6 +34,7 @@ export interface DatabaseSchema {
   readonly audit_states: AuditStateTable
   readonly row_counts: RowCountTable
   readonly row_counts_place: RowCountPlaceTable
+  readonly spend_counts: SpendCountTable
   readonly attention_deferrals: AttentionDeferralTable
   readonly limits: LimitTable
   readonly limit_set: LimitSetTable
@@ -524,4 +525,23 @@ interface LimitMeterTable {
   readonly reserved: number
   readonly spent: number
   readonly tat: number
+}
+
+/** Costs of calls, in a row for each combination of the first five (db/ledger/counts/spend-counts.ts). */
+interface SpendCountTable {
+  /** The day of the call's decision, UTC: 2026-11-25. */
+  readonly day: string
+  readonly principal: string
+  readonly provider: string
+  readonly model: string
+  readonly tool: string
+  readonly calls: number
+  readonly input_tokens: number
+  readonly output_tokens: number
+  readonly cache_read_tokens: number
+  readonly cache_write_tokens: number
+  readonly microusd: number
+  readonly estimated_calls: number
+  readonly estimated_microusd: number
+  readonly unpriced_calls: number
 }

@@ -151,5 +151,5 @@ async function copiedTables(client: Client, source: SQLite.Database): Promise<re
      where relkind = 'r' and relnamespace = 'public'::regnamespace and relname = any($1) order by oid`,
     [there],
   )
-  return rows.flatMap(({ name }) => (/^(audit|kysely|row_counts)/.test(name) ? [] : [name]))
+  return rows.flatMap(({ name }) => (/^(audit|kysely|row_counts|spend_counts)/.test(name) ? [] : [name]))
 }

@@ -1,7 +1,9 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import type { Database } from '../../db/database.ts'
+import { MAX_SPEND_DAYS } from '../../db/ledger/counts/spend-counts.ts'
 import { LedgerError } from '../../db/ledger/record/entry.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
+import { timestamp } from '../../db/support/statement.ts'
 import type { RoundsTask } from './rounds.ts'
 
 /** The rows that are counted in one transaction: it holds up the calls after it for some ms at most. */
@@ -14,13 +16,17 @@ const NAME = 'count-rows'
 interface RowCountDependencies {
   readonly database: Pick<Database, 'rowCounts' | 'leads'>
   readonly ledger: Pick<Ledger, 'commit'>
+  readonly clock: () => number
 }
 
+const DAY_MS = 86_400_000
+
 /**
- * Keeps the counts of the ledger's rows up to date, in the process that leads (docs/ledger.md#counts). Counts
- * and their place are stored in one transaction.
+ * Keeps the counts of the ledger's rows and their spends up to date, in the process that leads
+ * (docs/ledger.md#counts): both and their place are stored in one transaction. Deletes spends that are too
+ * old.
  */
-export function countRows({ database, ledger }: RowCountDependencies): RoundsTask {
+export function countRows({ database, ledger, clock }: RowCountDependencies): RoundsTask {
   const { rowCounts, leads } = database
   let stopped = false
   let running: Promise<void> | null = null
@@ -40,9 +46,22 @@ export function countRows({ database, ledger }: RowCountDependencies): RoundsTas
     return counted.counts.reduce((sum, { rows }) => sum + rows, 0) === PORTION
   }
 
+  /** The day before which this process has deleted all spends. */
+  let keptSince = ''
+
+  async function forget(): Promise<void> {
+    const since = timestamp(clock() - (MAX_SPEND_DAYS - 1) * DAY_MS).slice(0, 10)
+    while (keptSince !== since && !stopped && leads(NAME)) {
+      const statements = await rowCounts.removeSpends(since)
+      if (statements === null) keptSince = since
+      else await ledger.commit({ statements, entries: [], lazy: true })
+    }
+  }
+
   async function all(): Promise<void> {
     try {
       while (!stopped && leads(NAME) && (await portion())) await wait(PAUSE_MS)
+      await forget()
     } catch (error) {
       place = null
       // Another process has counted them: the next round goes on from there.

@@ -37,7 +37,7 @@ export function startTasks(services: GatewayServices, inForce: () => Configurati
     modelRefreshTask(services, inForce),
     sealLedger(services.sealer, services.dataDirectory.database, inForce().proofs.seal_interval_ms),
     anchorTask(services, inForce),
-    countRows({ database: services.dataDirectory.database, ledger: services.ledger }),
+    countRows({ ...services, database: services.dataDirectory.database }),
     stateTask(services, inForce),
     services.mounted.archive(),
     bundleTask(services, inForce),

@@ -1,4 +1,6 @@
 import type { LedgerStatement } from '../../support/statement.ts'
+import type { SpendAnswer, SpendCount, SpendQuestion } from './spend-counts.ts'
+
 /**
  * Rows of one action and status in one span. `span`: the first characters of their instants, such as
  * `2026-11-25T13` of an hour.
@@ -31,8 +33,10 @@ export function rollUpCounts(minutes: readonly SpanCount[]): readonly StoredCoun
   return [...kept.values()]
 }
 
+/** A portion of the ledger's rows, counted up to a place. */
 export interface MinuteCounts {
   readonly counts: readonly SpanCount[]
+  readonly spends: readonly SpendCount[]
   readonly place: number
 }
 
@@ -58,12 +62,16 @@ export interface RowCounts {
   /** Counts the rows after a place, at most `most`, as far as no row can come in between any more. */
   readonly portion: (after: number, most: number) => Promise<MinuteCounts>
   /**
-   * Adds a portion to the counts up to `from`, all or none: if another process has done so, the first
+   * Adds a portion to the counts and the spends up to `from`, all or none: if another process has done so, the first
    * statement changes no row.
    */
   readonly keep: (from: number, portion: MinuteCounts) => readonly LedgerStatement[]
   /** Counts a window, of one instant. Rejects with a LedgerError `busy` if too many ask at once. */
   readonly within: (window: CountedWindow, signal: AbortSignal) => Promise<WindowCounts>
+  /** Groups the spends of a window of days. Rejects with a LedgerError `busy` if too many ask at once. */
+  readonly spends: (question: SpendQuestion, signal: AbortSignal) => Promise<SpendAnswer>
+  /** Deletes some of the spends of days before one, such as 2026-11-25; null if there are none. */
+  readonly removeSpends: (before: string) => Promise<readonly LedgerStatement[] | null>
   /** The place of the last row; 0 if there is none. */
   readonly last: () => Promise<number>
 }

@@ -1,6 +1,7 @@
-import { type Kysely, type RawBuilder, sql } from 'kysely'
+import { type Kysely, sql } from 'kysely'
 import type { DatabaseSchema } from '../../schema.ts'
 import { type LedgerStatement, statementOf } from '../../support/statement.ts'
+import type { CountingDialect } from './dialect.ts'
 import {
   type CountedWindow,
   DAY_LEVEL,
@@ -10,20 +11,9 @@ import {
   type SpanCount,
   type WindowCounts,
 } from './row-counts.ts'
+import { keepSpends, spendsOfRows } from './spend-store.ts'
 
 type RowCountsDatabase = Kysely<DatabaseSchema>
-
-export interface CountingDialect {
-  /** The column of `audit_rows` that has a row's place. */
-  readonly place: 'seq' | 'place'
-  /** A table with one column `value`: the members of a JSON array that is a parameter. */
-  readonly members: (json: string) => RawBuilder<unknown>
-}
-
-export const SINGLE_STREAM_DIALECT: CountingDialect = {
-  place: 'seq',
-  members: (json) => sql`json_each(${json})`,
-}
 
 /** The most uncounted rows that one question counts. It leaves more out, and says so. */
 const MAX_ROWS_PER_COUNT = 8_192
@@ -47,24 +37,26 @@ interface CountRange {
 
 export async function countPortion(
   db: RowCountsDatabase,
-  { place }: CountingDialect,
+  dialect: CountingDialect,
   { after, until, most }: CountRange,
 ): Promise<MinuteCounts> {
-  const column = sql.ref(place)
+  const column = sql.ref(dialect.place)
   const { rows } = await sql<SpanCount & { readonly last: number }>`
     select substr(recorded_at, 1, ${sql.lit(MINUTE_LEVEL)}) as span, action, status, count(*) as rows, max(place) as last
     from (select recorded_at, action, status, ${column} as place from audit_rows
       where ${column} > ${after} and ${column} <= ${until} order by ${column} limit ${most}) as portion
     group by 1, 2, 3`.execute(db)
   const counts = rows.map(({ span, action, status, rows: count }) => ({ span, action, status, rows: count }))
-  return { counts, place: Math.max(after, ...rows.map(({ last }) => last)) }
+  const last = Math.max(after, ...rows.map((row) => row.last))
+  const spends = last > after ? await spendsOfRows(db, dialect, { after, until: last }) : []
+  return { counts, spends, place: last }
 }
 
 export function keepCounts(
   db: RowCountsDatabase,
   { members }: CountingDialect,
   from: number,
-  { counts, place }: MinuteCounts,
+  { counts, spends, place }: MinuteCounts,
 ): readonly LedgerStatement[] {
   const move = db.updateTable('row_counts_place').set({ place }).where('id', '=', 1).where('place', '=', from)
   const add = sql`
@@ -76,6 +68,7 @@ export function keepCounts(
   return [
     { ...statementOf(move.compile(), 1), ...upkeep },
     { ...statementOf(add.compile(db)), ...upkeep },
+    ...(spends.length === 0 ? [] : [keepSpends(db, members, spends)]),
   ]
 }
 

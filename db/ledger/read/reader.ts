@@ -3,8 +3,11 @@ import type { Kysely } from 'kysely'
 import type { DatabaseSchema } from '../../schema.ts'
 import { parseLedgerCursor } from '../../support/cursor.ts'
 import { stateText } from '../authority/ledger-state.ts'
+import { SINGLE_STREAM_DIALECT } from '../counts/dialect.ts'
 import type { CountedWindow, MinuteCounts, WindowCounts } from '../counts/row-counts.ts'
-import { countPortion, countWithin, SINGLE_STREAM_DIALECT } from '../counts/store.ts'
+import type { SpendAnswer, SpendQuestion } from '../counts/spend-counts.ts'
+import { groupSpends } from '../counts/spend-store.ts'
+import { countPortion, countWithin } from '../counts/store.ts'
 import { LedgerError } from '../record/entry.ts'
 import { leafHash } from '../tree/hashes.ts'
 import { readState, recomputer } from '../verify/recompute.ts'
@@ -21,6 +24,7 @@ export type LedgerQuestion =
   /** One stream's rows: after a place, or in a window. */
   | { readonly kind: 'portion'; readonly after: number; readonly most: number }
   | { readonly kind: 'counts'; readonly window: CountedWindow }
+  | { readonly kind: 'spends'; readonly asked: SpendQuestion }
   | { readonly kind: 'first-since'; readonly instant: string }
   | ({ readonly kind: 'state' } & StateQuestion)
 
@@ -84,6 +88,7 @@ function textsOf(
   if (question.kind === 'first-since') return [firstSince(db, question.instant, signal).then(asText)]
   if (question.kind === 'counts')
     return [countWithin(db, SINGLE_STREAM_DIALECT, question.window).then(asText)]
+  if (question.kind === 'spends') return [groupSpends(db, SINGLE_STREAM_DIALECT, question.asked).then(asText)]
   return exportedLines(db, { signal, ...(pages && { pages }) }, question.folder)
 }
 
@@ -244,6 +249,11 @@ export class LedgerReader {
   async counts(window: CountedWindow, signal: AbortSignal): Promise<WindowCounts> {
     const pieces = await this.#begin(this.#pages, { kind: 'counts', window }, signal)
     return JSON.parse(await joinPieces(pieces)) as WindowCounts
+  }
+
+  async spends(asked: SpendQuestion, signal: AbortSignal): Promise<SpendAnswer> {
+    const pieces = await this.#begin(this.#pages, { kind: 'spends', asked }, signal)
+    return JSON.parse(await joinPieces(pieces)) as SpendAnswer
   }
 
   close(): Promise<void> {

@@ -1,14 +1,9 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { type Kysely, sql } from 'kysely'
+import type { CountingDialect } from '../../ledger/counts/dialect.ts'
 import type { RowCounts } from '../../ledger/counts/row-counts.ts'
-import {
-  type CountingDialect,
-  countedPlace,
-  countPortion,
-  countWithin,
-  keepCounts,
-  lastPlace,
-} from '../../ledger/counts/store.ts'
+import { groupSpends, removeSpends } from '../../ledger/counts/spend-store.ts'
+import { countedPlace, countPortion, countWithin, keepCounts, lastPlace } from '../../ledger/counts/store.ts'
 import { SHOWN_COLUMNS } from '../../ledger/record/leaf.ts'
 import {
   MAX_ROWS_PER_REQUEST,
@@ -22,6 +17,7 @@ import { AUTHORITY_HOLDERS } from './locks.ts'
 const DIALECT: CountingDialect = {
   place: 'place',
   members: (json) => sql`json_array_elements(${json}::json) as members(value)`,
+  ofDetail: (member) => sql`(detail::json -> ${sql.lit(member)})::text`,
 }
 
 /** The rows of all streams, by their places: none is counted while one may still come in before it. */
@@ -31,10 +27,14 @@ export function postgresRowCounts(db: Kysely<DatabaseSchema>): RowCounts {
     counted: () => countedPlace(db),
     portion: async (after, most) => {
       const until = await settled.place(after)
-      return until > after ? countPortion(db, DIALECT, { after, until, most }) : { counts: [], place: after }
+      return until > after
+        ? countPortion(db, DIALECT, { after, until, most })
+        : { counts: [], spends: [], place: after }
     },
     keep: (from, portion) => keepCounts(db, DIALECT, from, portion),
     within: (window) => countWithin(db, DIALECT, window),
+    spends: (question) => groupSpends(db, DIALECT, question),
+    removeSpends: (before) => removeSpends(db, before),
     last: () => lastPlace(db, DIALECT),
   }
 }

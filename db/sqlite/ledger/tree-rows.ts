@@ -1,12 +1,8 @@
 import type { Kysely } from 'kysely'
+import { SINGLE_STREAM_DIALECT } from '../../ledger/counts/dialect.ts'
 import type { RowCounts } from '../../ledger/counts/row-counts.ts'
-import {
-  countedPlace,
-  countPortion,
-  keepCounts,
-  lastPlace,
-  SINGLE_STREAM_DIALECT,
-} from '../../ledger/counts/store.ts'
+import { removeSpends } from '../../ledger/counts/spend-store.ts'
+import { countedPlace, countPortion, keepCounts, lastPlace } from '../../ledger/counts/store.ts'
 import type { LedgerReader } from '../../ledger/read/reader.ts'
 import { MAIN_STREAM, SHOWN_COLUMNS } from '../../ledger/record/leaf.ts'
 import { HASH_BYTES, leafHash } from '../../ledger/tree/hashes.ts'
@@ -30,6 +26,8 @@ export const sqliteRowCounts = (db: Kysely<DatabaseSchema>, reader: LedgerReader
   },
   keep: (from, portion) => keepCounts(db, SINGLE_STREAM_DIALECT, from, portion),
   within: (window, signal) => reader.counts(window, signal),
+  spends: (question, signal) => reader.spends(question, signal),
+  removeSpends: (before) => removeSpends(db, before),
   last: () => lastPlace(db, SINGLE_STREAM_DIALECT),
 })
 

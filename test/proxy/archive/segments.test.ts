@@ -175,7 +175,10 @@ t.test('counts of archived minutes and hours go, those of days stay', async (t) 
   const spans = Array.from({ length: 3_000 }, (_, n) => new Date(AT - n * 60_000).toISOString().slice(0, 16))
   const counts = spans.map((span) => ({ span, action: 'egress_llm_chat', status: 'allowed', rows: 1 }))
   const from = await rowCounts.counted()
-  await log.ledger.commit({ statements: rowCounts.keep(from, { counts, place: from + 1 }), entries: [] })
+  await log.ledger.commit({
+    statements: rowCounts.keep(from, { counts, spends: [], place: from + 1 }),
+    entries: [],
+  })
   const of = async (): Promise<Readonly<Record<string, number>>> => {
     const all = await kysely.selectFrom('row_counts').select(['level', 'row_count']).execute()
     const levels = Object.groupBy(all, ({ level }) => level)

@@ -31,6 +31,7 @@ const A_DAY: Readonly<Record<string, readonly [rows: number, why: string]>> = {
   audit_segments: [1, 'where what is archived is'],
   audit_tiles: [1 + ROWS / 65_536, 'of 256 leaves 32 bytes, by which later rows are proven'],
   row_counts: [12, 'the counts of the day, and the minutes of the rows of its archive'],
+  spend_counts: [20, 'what each principal has spent on a model, for 400 days'],
 }
 
 interface Sizes {

@@ -10,7 +10,7 @@ import type { LedgerReader } from '../../../db/ledger/read/reader.ts'
 import { type Ledger, openLedger } from '../../../db/ledger/record/ledger.ts'
 import { sqliteRowCounts } from '../../../db/sqlite/ledger/tree-rows.ts'
 import { countRows } from '../../../proxy/tasks/count-rows.ts'
-import { countsOfRows, keptCounts, sums } from '../../support/db/counts.ts'
+import { countsOfRows, keptCounts, keptSpends, spendsOfRows, sums } from '../../support/db/counts.ts'
 import { databaseUrl, skipWithoutFile } from '../../support/db/engine.ts'
 import { allRows } from '../../support/db/history.ts'
 import { AT, entry } from '../../support/db/scratch-ledger.ts'
@@ -40,7 +40,7 @@ async function counting(t: Test, url: string): Promise<Counting> {
 
 /** Counts until nothing is left: on PostgreSQL a process leads a moment after it has asked. */
 async function countAll({ database, ledger }: Counting): Promise<void> {
-  const task = countRows({ database, ledger })
+  const task = countRows({ database, ledger, clock: () => AT })
   const last = await database.rowCounts.last()
   const counted = async (): Promise<number> => {
     await task.run()
@@ -54,6 +54,7 @@ async function exact(t: Test, { database }: Pick<Counting, 'database'>): Promise
   const rows = []
   for await (const row of allRows(database)) if (!('damaged' in row)) rows.push(row)
   t.same(await keptCounts(database), countsOfRows(rows))
+  t.same(await keptSpends(database), spendsOfRows(rows))
 }
 
 const VARIED = Array.from({ length: 3_000 }, (_, n) =>

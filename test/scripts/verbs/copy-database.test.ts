@@ -81,7 +81,7 @@ t.test('a copy has each row of each table, whichever tables this version has', a
   await gateway.close()
   const { dataDir } = gateway.settings
   /** Made anew from the copied rows, or said of the database itself. */
-  const own = /^(audit|kysely|row_counts|sqlite)_?/
+  const own = /^(audit|kysely|row_counts|spend_counts|sqlite)_?/
   const tables = withRaw(join(dataDir, 'sallyport.db'), (db) => {
     const names = db.prepare<[], string>("select name from sqlite_schema where type = 'table'").pluck().all()
     const copied = names.filter((name) => !own.test(name))

@@ -2,6 +2,7 @@ import { rmSync } from 'node:fs'
 import { cp } from 'node:fs/promises'
 import t from 'tap'
 import { openDatabase } from '../../../../db/engine.ts'
+import { SPEND_DIMENSIONS, SPEND_SUMS } from '../../../../db/ledger/counts/spend-counts.ts'
 import { exitCodeOf } from '../../../../db/ledger/verify/inspect.ts'
 import { headPath } from '../../../../db/sqlite/ledger/head-file.ts'
 import { inspectDatabase } from '../../../../db/sqlite/ledger/inspect.ts'
@@ -274,6 +275,12 @@ const COLUMNS: Readonly<Record<string, TableColumns>> = {
     compared: {},
     harmless: Object.fromEntries(
       ['level', 'span', 'action', 'status', 'row_count'].map((name) => [name, 'a figure of the dashboard']),
+    ),
+  },
+  spend_counts: {
+    compared: {},
+    harmless: Object.fromEntries(
+      [...SPEND_DIMENSIONS, ...SPEND_SUMS].map((name) => [name, 'a figure of the dashboard']),
     ),
   },
   row_counts_place: { compared: {}, harmless: { id: 'one row', place: 'how far the figures are' } },
