@@ -40,15 +40,15 @@ Claude Code, Codex, Python. The active lines go through the sidecar (\`${command
 loses on models of another API.`,
   run: async ({ identity: given, port: text, gateway, direct, model }) => {
     if (direct && given === undefined) throw new Error('--direct needs the certificate: --identity DIR')
+    const port = parsePort(text)
     const directory = given === undefined ? null : resolve(given)
+    if (model !== undefined) assertOneLine('the name of the model', model)
+    const reached = model === undefined ? null : await reachedModel(model, { directory, gateway, port })
     const identity = directory === null ? null : { directory, ...gatewayIn(directory, gateway) }
     if (identity) {
       assertOneLine('the path of the identity', identity.directory)
       assertOneLine('the URL of the gateway', identity.url)
     }
-    const port = parsePort(text)
-    if (model !== undefined) assertOneLine('the name of the model', model)
-    const reached = model === undefined ? null : await reachedModel(model, { directory, gateway, port })
     printVerbatim(shellExports({ port, identity, direct, reached }))
   },
 })

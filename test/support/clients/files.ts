@@ -24,7 +24,11 @@ export function identityFiles(t: Test, { ca }: TestGateway, { cert, key }: Ident
 }
 
 /** Writes one more file beside an identity and gives its path. */
-export function fileBeside({ ca }: IdentityFiles, name: string, content: string | Buffer): string {
+export function fileBeside(
+  { ca }: Pick<IdentityFiles, 'ca'>,
+  name: string,
+  content: string | Buffer,
+): string {
   const path = join(ca, '..', name)
   writeFileSync(path, content)
   return path
