@@ -195,7 +195,7 @@ interface PreparedNames extends UsageNames {
   readonly toolPaths: MemberPaths
   readonly imagePaths: MemberPaths
   /** Every count but those of the input and the total. */
-  readonly parts: readonly (readonly [TokenCount, readonly string[]])[]
+  readonly parts: readonly { readonly count: TokenCount; readonly paths: readonly string[] }[]
 }
 
 const prepared = new WeakMap<UsageNames, PreparedNames>()
@@ -205,13 +205,15 @@ function preparedOf(names: UsageNames): PreparedNames {
   if (before) return before
   const { tokens, tools, imageTool } = names
   // Its keys are these counts.
-  const counts = Object.entries(tokens) as [TokenCount, readonly string[]][]
+  const counts = Object.keys(tokens) as TokenCount[]
   const made: PreparedNames = {
     ...names,
     tokenPaths: memberPaths(Object.values(tokens).flat()),
     toolPaths: memberPaths(Object.keys(tools)),
     imagePaths: memberPaths(imageTool === undefined ? [] : [imageTool]),
-    parts: counts.filter(([count]) => count !== 'input' && count !== 'total'),
+    parts: counts
+      .filter((count) => count !== 'input' && count !== 'total')
+      .map((count) => ({ count, paths: tokens[count] })),
   }
   prepared.set(names, made)
   return made
@@ -263,8 +265,8 @@ class StatedTokens {
     const { input, output, total } = this
     const counts: Partial<Record<TokenCount, number>> = {}
     if (input !== undefined) counts.input = input
-    for (const [count, names] of this.#names.parts) {
-      const stated = this.#first(names)
+    for (const { count, paths } of this.#names.parts) {
+      const stated = this.#first(paths)
       if (stated !== undefined) counts[count] = stated
     }
     if (total !== undefined && total !== (input ?? 0) + (output ?? 0)) counts.total = total
