@@ -93,7 +93,11 @@ await t.test(
 
     way.gateway.upstream.answer = scripted('messages', [{ parts: [call('call_0', 'a')], isCut: true }], [])
     const cut = await ask()
-    t.match(cut, { code: 1, err: /incomplete chunked read|broke off/ }, 'a call of a stream that is cut is not run')
+    t.match(
+      cut,
+      { code: 1, err: /incomplete chunked read|broke off/ },
+      'a call of a stream that is cut is not run',
+    )
     way.gateway.upstream.answer = (res) => {
       res.statusCode = 400
       res.setHeader('content-type', 'application/json')

@@ -1,19 +1,21 @@
 import { createAnthropic } from '@ai-sdk/anthropic'
 import { createOpenAI } from '@ai-sdk/openai'
 import { stepCountIs, streamText, tool } from 'ai'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { z } from 'zod'
 import type { ApiWire } from '../../proxy/llm/dialects/dialect.ts'
 import { through } from '../support/clients/through.ts'
 import {
   FINISHED,
-  onlyProvider,
+  providerOfEach,
   type ScriptedTurn,
   scripted,
   type ToldTurn,
 } from '../support/clients/turns.ts'
 
-const MODEL = 'some-model'
+// One gateway for all.
+const way = await through(t, providerOfEach())
+
 const call = (id: string, file: string) => ({ call: id, tool: 'read', input: { file } })
 const TURNS: readonly ScriptedTurn[] = [
   { parts: [{ think: 'hm' }, { say: 'I look.' }, call('call_0', 'a')] },
@@ -29,15 +31,15 @@ const read = tool({
 })
 
 /** Lets the AI SDK work in steps by one API on a model of another. */
-async function worked(t: Test, api: ApiWire, wire: ApiWire, isStored = false) {
-  const way = await through(t, onlyProvider(wire, MODEL))
+async function worked(api: ApiWire, wire: ApiWire, isStored = false) {
+  const name = `on-${wire}`
   const told: ToldTurn[] = []
   way.gateway.upstream.answer = scripted(wire, TURNS, told)
   const settings = { baseURL: `${way.gateway.url}/v1`, apiKey: 'unused', fetch: way.fetch }
   const models = {
-    messages: () => createAnthropic(settings)(MODEL),
-    chat: () => createOpenAI(settings).chat(MODEL),
-    responses: () => createOpenAI(settings)(MODEL),
+    messages: () => createAnthropic(settings)(name),
+    chat: () => createOpenAI(settings).chat(name),
+    responses: () => createOpenAI(settings)(name),
   }
   const errors: unknown[] = []
   const { text } = streamText({
@@ -63,7 +65,7 @@ for (const [api, wire] of [
   ['messages', 'chat'],
 ] as const)
   await t.test(`§4 the AI SDK works in steps by ${api} on a model of ${wire}`, async (t) => {
-    const { text, told, errors } = await worked(t, api, wire)
+    const { text, told, errors } = await worked(api, wire)
     t.same(errors, [])
     t.equal(text, FINISHED)
     const { results = [], body } = told.at(-1) ?? {}
@@ -81,10 +83,10 @@ for (const [api, wire] of [
 await t.test(
   '§4 a step that is stored at a provider is refused, and the sentence says what to do',
   async (t) => {
-    const { told, errors } = await worked(t, 'responses', 'messages', true)
+    const { told, errors } = await worked('responses', 'messages', true)
     t.equal(told.length, 1, 'the second step is not told')
     t.match(errors, [
-      { message: /^some-model cannot be told of input\[1\] \(provider_state\)\. .*store: false/ },
+      { message: /^on-messages cannot be told of input\[1\] \(provider_state\)\. .*store: false/ },
     ])
   },
 )

@@ -1,5 +1,5 @@
 import { isObject } from '../../../db/support/json.ts'
-import type { ApiWire } from '../../../proxy/llm/dialects/dialect.ts'
+import { type ApiWire, WIRES } from '../../../proxy/llm/dialects/registry.ts'
 import { begin, callBlock, event, finish, textBlock, thinkingBlock } from '../llm/translate.ts'
 import type { Answer } from '../upstream.ts'
 
@@ -47,10 +47,20 @@ const PROVIDERS: Readonly<Record<ApiWire, string>> = {
   responses: 'dialect: openai, speaks: [responses]',
 }
 
-/** The operator file that makes one provider of one API serve one model. */
-export const onlyProvider = (wire: ApiWire, model: string, more = ''): Readonly<Record<string, string>> => ({
-  '50-llm.yaml': `plugin: llm\nproviders:\n  - {name: only, ${PROVIDERS[wire]}, base_url: UPSTREAM/v1, api_key: sk-only-there, models: ["${model}"]${more}}\n`,
+const providerLine = (wire: ApiWire, model: string, more: string): string =>
+  `  - {name: ${wire}, ${PROVIDERS[wire]}, base_url: UPSTREAM/v1, api_key: sk-only-there, models: ["${model}"]${more}}\n`
+
+const fileOf = (lines: string): Readonly<Record<string, string>> => ({
+  '50-llm.yaml': `plugin: llm\nproviders:\n${lines}`,
 })
+
+/** The operator file that makes one provider of one API serve one model. */
+export const onlyProvider = (wire: ApiWire, model: string, more = ''): Readonly<Record<string, string>> =>
+  fileOf(providerLine(wire, model, more))
+
+/** The operator file of a provider for each API, each with the model `on-API`. */
+export const providerOfEach = (): Readonly<Record<string, string>> =>
+  fileOf(WIRES.map((wire) => providerLine(wire, `on-${wire}`, '')).join(''))
 
 /**
  * Plays a provider of one API: it gives each answer of the script once, and after the last one it says that
