@@ -1,7 +1,7 @@
 import { globSync } from 'node:fs'
 import t from 'tap'
 import { testFiles } from './support/db/on-both-engines.ts'
-import { isLong, LONG, measures, needsProcess, OWN_PROCESS } from './support/lanes.ts'
+import { isLong, LONG, looksAtClock, measures, needsProcess, OWN_PROCESS, PATIENT } from './support/lanes.ts'
 
 /** They start a program of others which takes seconds: whoever reaches one is in the long lane. */
 const DEAR = ['go/built', 'haproxy', 'oidc/chromium'].map((name) => `test/support/${name}.ts`)
@@ -24,6 +24,17 @@ t.test('a test that needs a dear program of others is in the long lane', (t) => 
   const short = reached.map(({ file }) => file).filter((file) => !isLong(file) && !WORTH_IT.includes(file))
   t.ok(reached.length > 5)
   t.same(short, [])
+  t.end()
+})
+
+t.test('a test that measures runs with few others, and a patient one with as many as all', (t) => {
+  const idle = PATIENT.filter((file) => !files.includes(file) || !looksAtClock(file))
+  t.same(idle, [], 'each looks at a clock')
+  for (const name of ['attacks/lists-loop', 'attacks/bodies', 'proxy/mcp/eras'])
+    t.ok(measures(`test/${name}.test.ts`), name)
+  // A function of its own that is called `held` measures nothing.
+  for (const name of ['proxy/admin/sets/bulk', 'proxy/tls/inbound'])
+    t.notOk(measures(`test/${name}.test.ts`), name)
   t.end()
 })
 

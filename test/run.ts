@@ -1,5 +1,5 @@
 // node test/run.ts [--long | FILE or FOLDER…]: runs the tests in them, or a lane (test/support/lanes.ts), on PostgreSQL the
-// tests of the lane that run on both engines, and those about PostgreSQL. Three files at once, most of them in turn in three
+// tests of the lane that run on both engines, and those about PostgreSQL. Four files at once, most of them in turn in four
 // processes (lanes.ts says which have one of their own); those that measure come after them, two at once, and the most exact
 // one alone. What they say comes out as TAP, and where a person looks, as tap's reporter shows it
 // (docs/decisions/029-tests-without-taps-loaders.md).
@@ -16,8 +16,9 @@ import { keepInMemory } from './support/in-turn/memory.ts'
 import { type BrokenOff, type FileResult, Worker } from './support/in-turn/workers.ts'
 import { ALONE, isLong, isShort, LANE, measures, needsProcess, timeoutOf } from './support/lanes.ts'
 
-/** Most tests wait for a third of their time: three at once keep two cores busy. */
-const AT_ONCE = 3
+/** Tests wait for a third of their time: four at once keep two cores busy. Those of the long lane start more processes. */
+const AT_ONCE = 4
+const LONG_AT_ONCE = 3
 /** Tests that measure hold on two cores beside one other, and no more. */
 const MEASURING_AT_ONCE = 2
 /** A file that takes longer belongs in the long lane. s. */
@@ -62,11 +63,12 @@ const slow: string[] = []
 const alone = files.filter((file) => ALONE.includes(file))
 const measuring = files.filter((file) => !alone.includes(file) && measures(file))
 const together = files.filter((file) => ![...measuring, ...alone].includes(file))
+const atOnce = asked[0] === '--long' ? LONG_AT_ONCE : AT_ONCE
 await runAll(
   together.filter((file) => !isOfPostgres(file)),
-  AT_ONCE,
+  atOnce,
 )
-await runAll(together.filter(isOfPostgres), AT_ONCE)
+await runAll(together.filter(isOfPostgres), atOnce)
 await runAll(measuring, MEASURING_AT_ONCE)
 await runAll(alone, 1)
 t.end()
