@@ -99,7 +99,7 @@ export interface PipelineDependencies {
   readonly constrained: Omit<DpopDependencies, 'mode' | 'noDowngrade' | 'inForce'>
   readonly claims: ProofClaimDependencies
   /** Made once: the ids that providers' answers have stated. */
-  readonly states: Pick<StateMemory, 'known'>
+  readonly states: Pick<StateMemory, 'known' | 'pausesMs'>
   /** Made once: sessions and open server requests outlive a configuration. */
   readonly mcp: Pick<
     McpRuntime,

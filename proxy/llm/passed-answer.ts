@@ -103,7 +103,7 @@ interface WholeReading {
 /** Makes the listener that remembers which ids an answer states; undefined if nobody asks for them later. */
 function stateListener(
   { target: { provider } }: ProviderAnswer,
-  { granted, commitments, spans }: LlmFacts,
+  { granted, commitments, body, spans }: LlmFacts,
   { states }: LlmDependencies,
 ): DocumentListener | undefined {
   const { wire } = granted.target.endpoint
@@ -111,7 +111,10 @@ function stateListener(
   const names = STATED_NAMES[wire]
   if (names.askedBy?.some((name) => spans.has(name)) === false) return undefined
   const owner = { ref: granted.principal.ref, commitments }
-  return (root) => states.note(owner, provider.name, statedIds(names, root, spans))
+  const store = spans.get('store')
+  const stores = store === undefined || body.toString('latin1', store.start, store.end) !== 'false'
+  const asked = { has: (name: string) => spans.has(name), stores }
+  return (root) => states.note(owner, provider.name, statedIds(names, root, asked))
 }
 
 /** Reports an answer, the failure that it tells of, and why its counts are not known. */

@@ -6,25 +6,33 @@ import type { PeriodicTask } from './rounds.ts'
 interface PruneDependencies {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'commit'>
-  /** Writes the ids that the ledger did not take yet. */
-  readonly states: { readonly write: () => void }
   readonly clock: () => number
 }
 
-const NAME = 'prune-provider-states'
+/** Writes, once the ledger takes it, what answers have stated meanwhile. */
+export const writeProviderStates = (states: { readonly write: () => void }): PeriodicTask => ({
+  name: 'write-provider-states',
+  everyMs: 1_000,
+  run: async () => states.write(),
+})
 
-/** Forgets the ids of providers' answers that are too old or too many, those of one principal at a time. */
-export function pruneProviderStates({ database, ledger, states, clock }: PruneDependencies): PeriodicTask {
+const PRUNE_TASK = 'prune-provider-states'
+/** The principals of one run: a gateway that does nothing else asks the database little. */
+const MAX_PRINCIPALS = 10
+
+/** Forgets the ids of providers' answers that are too old or too many, those of some principals at a time. */
+export function pruneProviderStates({ database, ledger, clock }: PruneDependencies): PeriodicTask {
   let last = ''
   return {
-    name: NAME,
-    everyMs: 1_000,
+    name: PRUNE_TASK,
+    everyMs: 10_000,
     run: async () => {
-      states.write()
-      if (!database.leads(NAME)) return
-      const ref = await nextWithStates(database, last)
-      last = ref ?? ''
-      if (ref !== null) await ledger.commit({ statements: pruneStates(database, ref, clock()), entries: [] })
+      for (let visited = 0; visited < MAX_PRINCIPALS && database.leads(PRUNE_TASK); visited += 1) {
+        const ref = await nextWithStates(database, last)
+        last = ref ?? ''
+        if (ref === null) return
+        await ledger.commit({ statements: pruneStates(database, ref, clock()), entries: [] })
+      }
     },
   }
 }

@@ -16,7 +16,7 @@ import { countRows } from '../tasks/count-rows.ts'
 import { terminateRevokedStreams } from '../tasks/cut-revoked.ts'
 import { expireProposals } from '../tasks/expire-proposals.ts'
 import { followAuthority, renewServerCertificate } from '../tasks/follow-authority.ts'
-import { pruneProviderStates } from '../tasks/prune-states.ts'
+import { pruneProviderStates, writeProviderStates } from '../tasks/prune-states.ts'
 import { refreshMcp } from '../tasks/refresh-mcp.ts'
 import { refreshModels } from '../tasks/refresh-models.ts'
 import type { RoundsTask } from '../tasks/rounds.ts'
@@ -58,6 +58,7 @@ function periodicTasks(services: GatewayServices, inForce: () => Configuration):
     ...ledgerTasks({ ...services, database, configDigest }),
     expireProposals({ ...services, database, configDigest, detailOf: proposalDetail }),
     recordSummaries(services),
+    writeProviderStates(services.states),
     pruneProviderStates({ ...services, database }),
     watchDisk(services.disk),
     watchClock(services.clockWatch),

@@ -91,7 +91,7 @@ export function emptyDependencies(
       pin: pinned,
       key: secret,
     }),
-    states: { known: () => Promise.resolve(new Set()) },
+    states: { known: () => Promise.resolve(new Set()), pausesMs: [] },
     adminUrls: () => [],
     adminPages: () => [],
     metricsToken: null,

@@ -1,5 +1,4 @@
 import { createHmac } from 'node:crypto'
-import { setTimeout as wait } from 'node:timers/promises'
 import type { Database } from '../../../db/database.ts'
 import type { Ledger } from '../../../db/ledger/record/ledger.ts'
 import { knownStates, type ProviderState, rememberStates } from '../../../db/provider-states.ts'
@@ -24,8 +23,8 @@ const MAX_OWED = 20_000
 const MAX_AT_ONCE = 1_000
 /** The time for which ids are gathered before they are written. ms. */
 const GATHER_MS = 20
-/** The times that a gateway waits for another's row before it takes an id for unknown. ms. */
-const WAITS_MS = [50, 100, 250] as const
+/** The pauses after which an id is asked for again: another gateway's row may be under way. ms. */
+const PAUSES_MS = [50, 100, 250] as const
 /** Half of a SHA-256 in hex: nobody finds another id of the same one. */
 const DIGITS = 32
 
@@ -55,6 +54,11 @@ export class StateMemory {
     this.#database = database
     this.#ledger = ledger
     this.#clock = clock
+  }
+
+  /** The pauses after which an id is asked for again that is not known. ms. */
+  get pausesMs(): readonly number[] {
+    return this.#database.engine === 'postgres' ? PAUSES_MS : []
   }
 
   /** Remembers ids at once, and writes them a moment later. */
@@ -88,15 +92,9 @@ export class StateMemory {
       if (this.#recent.get(`${ref} ${digest}`)) known.add(id)
       else left.set(digest, id)
     }
-    // An answer may have come by another gateway just now.
-    for (const ms of [0, ...(this.#database.engine === 'postgres' ? WAITS_MS : [])]) {
-      if (left.size === 0) break
-      if (ms > 0) await wait(ms)
-      for (const digest of await knownStates(this.#database, ref, [...left.keys()], this.#clock())) {
-        known.add(left.get(digest) ?? '')
-        left.delete(digest)
-      }
-    }
+    if (left.size === 0) return known
+    const digests = await knownStates(this.#database, ref, [...left.keys()], this.#clock())
+    for (const digest of digests) known.add(left.get(digest) ?? '')
     return known
   }
 

@@ -50,9 +50,9 @@ interface OpenValue {
   readonly isIds: boolean
   /** True: its `id` is one. */
   readonly isHolder: boolean
-  /** What is known of an item of the list of items; null: it is none. */
+  /** An item of the list of items, as far as it was read; null: it is none. */
   readonly item: FoundItem | null
-  /** Its `type`, if it has one. */
+  /** The text of the member `type`; empty if there is none. */
   type: string
   /** The place among the finds of a skill's id, until the `type` tells whose it is; -1: none. */
   skill: number
@@ -60,7 +60,7 @@ interface OpenValue {
 
 interface FoundItem {
   readonly ids: string[]
-  /** Its members, but for those that are null; true: with something in each. */
+  /** The members that are not null. True: there is something in it. */
   readonly members: Map<string, boolean>
 }
 

@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { PinnedCaller } from '../../../plugins/pin/pin.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
@@ -24,7 +25,7 @@ const NAMES_NOTHING: StateFacts = { stateAt: null }
  */
 export function providerState(
   options: LlmOptions,
-  memory: Pick<StateMemory, 'known'>,
+  memory: Pick<StateMemory, 'known' | 'pausesMs'>,
 ): Plugin<StateNeeds, StateFacts> {
   const find = providersOf(options)
   const shared = new Map(options.providers.map((one) => [one, one.shared_ids.map(compileGlob)]))
@@ -48,15 +49,16 @@ export function providerState(
   ): Promise<StateFacts> => {
     if (named.length === 0) return NAMES_NOTHING
     if (named.length > MAX_NAMED_IDS) throw tooMany()
-    const stateAt = new Set<string>()
-    let refusal: Refusal | null = null
-    for (const provider of providers) {
-      const refused = await firstRefused(provider, named, facts)
-      if (refused) refusal ??= stateRefusal(refused, provider)
-      else stateAt.add(provider.name)
+    const pauses = providers.some(({ state }) => state === 'own') ? memory.pausesMs : []
+    for (let times = 0; ; times += 1) {
+      const refused = await Promise.all(providers.map((provider) => firstRefused(provider, named, facts)))
+      const stateAt = new Set(providers.filter((_, place) => !refused[place]).map(({ name }) => name))
+      if (stateAt.size > 0) return { stateAt }
+      const [provider, id] = [providers[0], refused[0]]
+      const ms = pauses[times]
+      if (ms !== undefined) await pause(ms)
+      else if (provider && id) throw stateRefusal(id, provider)
     }
-    if (stateAt.size === 0 && refusal) throw refusal
-    return { stateAt }
   }
   return {
     name: 'provider_state',

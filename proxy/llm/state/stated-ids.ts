@@ -14,14 +14,17 @@ export interface StatedNames {
   readonly askedBy: readonly string[] | null
   /** The members that are read, of an answer or event that is too long to be read whole. */
   readonly picked: PickedMembers
-  /**
-   * Lists what an answer, or one event of it, states: what the provider itself has written, never the model. `asked`:
-   * the outermost members of the request.
-   */
-  readonly idsIn: (root: UnknownRecord, asked: AskedMembers) => Iterable<unknown>
+  /** Lists what an answer, or one event of it, states: what the provider itself has written, never the model. */
+  readonly idsIn: (root: UnknownRecord, asked: AskedState) => Iterable<unknown>
 }
 
-type AskedMembers = Pick<ReadonlySet<string>, 'has'>
+/** The request that an answer is to. */
+export interface AskedState {
+  /** Tells if it has an outermost member of a name. */
+  readonly has: (name: string) => boolean
+  /** False: it asks the provider to store nothing. */
+  readonly stores: boolean
+}
 
 const ANNOTATIONS = { container_id: null, file_id: null }
 const ITEM = {
@@ -48,11 +51,7 @@ export const STATED_NAMES: Readonly<Record<ApiWire, StatedNames>> = {
 }
 
 /** Lists the ids among what an answer states, as far as they may be remembered. */
-export function statedIds(
-  { idsIn }: StatedNames,
-  root: UnknownRecord,
-  asked: AskedMembers,
-): readonly string[] {
+export function statedIds({ idsIn }: StatedNames, root: UnknownRecord, asked: AskedState): readonly string[] {
   const ids = new Set<string>()
   for (const id of idsIn(root, asked)) {
     if (typeof id === 'string' && id !== '' && id.length <= MAX_ID) ids.add(id)
@@ -69,31 +68,34 @@ function* idsOfChat({ choices }: UnknownRecord): Iterable<unknown> {
   }
 }
 
-function* idsOfResponses(root: UnknownRecord): Iterable<unknown> {
+function* idsOfResponses(root: UnknownRecord, { stores }: AskedState): Iterable<unknown> {
   const { type, response, item } = root
-  if (isObject(response)) yield* idsOfResponse(response)
+  if (isObject(response)) yield* idsOfResponse(response, stores)
   // An event has a type, an answer has none.
-  else if (typeof type !== 'string') yield* idsOfResponse(root)
-  if (type === 'response.output_item.done') yield* idsOfItem(item)
+  else if (typeof type !== 'string') yield* idsOfResponse(root, stores)
+  if (type === 'response.output_item.done') yield* idsOfItem(item, stores)
 }
 
-function* idsOfResponse({ id, store, conversation, output }: UnknownRecord): Iterable<unknown> {
-  if (store !== false) yield id
+function* idsOfResponse(response: UnknownRecord, stores: boolean): Iterable<unknown> {
+  const { id, store = stores, conversation, output } = response
+  const isStored = store !== false
+  if (isStored) yield id
   if (isObject(conversation)) yield conversation.id
-  for (const item of objectsIn(output)) yield* idsOfItem(item)
+  for (const item of objectsIn(output)) yield* idsOfItem(item, isStored)
 }
 
-function* idsOfItem(item: unknown): Iterable<unknown> {
+/** Lists the id of an item that a later request may refer to, or have without its content, and those in it. */
+function* idsOfItem(item: unknown, isStored: boolean): Iterable<unknown> {
   if (!isObject(item)) return
   const { id, type, container_id: container, environment, encrypted_content: sealed, content } = item
-  if (typeof type === 'string' && isReadById(type) && (sealed ?? '') === '') yield id
+  if (isStored || (typeof type === 'string' && isReadById(type) && (sealed ?? '') === '')) yield id
   yield container
   if (isObject(environment)) yield environment.container_id
   for (const part of objectsIn(content))
     for (const { container_id: place, file_id: file } of objectsIn(part.annotations)) yield* [place, file]
 }
 
-function* idsOfMessages(root: UnknownRecord, asked: AskedMembers): Iterable<unknown> {
+function* idsOfMessages(root: UnknownRecord, asked: AskedState): Iterable<unknown> {
   const { message, delta, content_block: block } = root
   for (const holder of [root, message, delta]) {
     if (isObject(holder) && isObject(holder.container)) yield holder.container.id

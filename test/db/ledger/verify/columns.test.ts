@@ -136,7 +136,8 @@ const COLUMNS: Readonly<Record<string, TableColumns>> = {
   provider_states: {
     compared: {},
     harmless: {
-      principal_ref: 'a digest is made by the key of its principal: under the name of another it says nothing',
+      principal_ref:
+        'a digest is made by the key of its principal: under the name of another it says nothing',
       digest: 'nobody makes one without that key; what a provider keeps is refused if it is gone',
       expires_at: 'what an answer has stated to a principal stays its own',
     },

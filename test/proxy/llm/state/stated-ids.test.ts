@@ -13,8 +13,10 @@ function stated(
   const { wire, names } = endpointAt(path)
   if (wire === undefined) throw new Error(`no API at ${path}`)
   const ids = new Set<string>()
+  const stores = !asked.includes('not stored')
   const hear = (root: Readonly<Record<string, unknown>>): void => {
-    for (const id of statedIds(STATED_NAMES[wire], root, new Set(asked))) ids.add(id)
+    for (const id of statedIds(STATED_NAMES[wire], root, { has: (name) => asked.includes(name), stores }))
+      ids.add(id)
   }
   const tap = answerTap(names, type, undefined, null, hear)
   const bytes = Buffer.from(answer)
@@ -45,7 +47,18 @@ const response = (text: string) => ({
     { type: 'message', id: 'msg_1', content: [{ type: 'output_text', text, annotations }] },
   ],
 })
-const KEPT = ['cfile_1', 'ci_1', 'cntr_1', 'cntr_2', 'conv_1', 'file_1', 'resp_1', 'rs_1']
+const ITEMS = ['fc_1', 'msg_1', 'ts_1']
+const KEPT = [
+  'cfile_1',
+  'ci_1',
+  'cntr_1',
+  'cntr_2',
+  'conv_1',
+  'file_1',
+  'resp_1',
+  'rs_1',
+  ...ITEMS,
+].toSorted()
 
 for (const [length, text] of [
   ['short', 'x'],
@@ -70,6 +83,19 @@ await t.test('§ what is not stored is not remembered', (t) => {
   const sealed = { type: 'reasoning', id: 'rs_2', summary: [], encrypted_content: 'gAAA' }
   const answer = { ...response('x'), store: false, conversation: null, output: [sealed] }
   t.same(stated(RESPONSES, JSON_TYPE, JSON.stringify(answer)), [])
+  const items = { ...response('x'), store: false, conversation: null }
+  t.same(stated(RESPONSES, JSON_TYPE, JSON.stringify(items)), [
+    'cfile_1',
+    'ci_1',
+    'cntr_1',
+    'cntr_2',
+    'file_1',
+    'rs_1',
+  ])
+  const [item] = response('x').output.slice(-1)
+  const done = events({ type: 'response.output_item.done', item: { ...item, content: [] } })
+  t.same(stated(RESPONSES, EVENTS, done), ['msg_1'])
+  t.same(stated(RESPONSES, EVENTS, done, ['not stored']), [])
   const many = {
     object: 'response',
     output: Array.from({ length: 900 }, (_, place) => ({ type: 'x', id: `i_${place}` })),
