@@ -42,7 +42,8 @@ export class StateMemory {
   readonly #database: Database
   readonly #ledger: Pick<Ledger, 'submit'>
   readonly #clock: () => number
-  readonly #recent = boundedCache<true>(MAX_RECENT)
+  /** When they expire. ms since the epoch. */
+  readonly #recent = boundedCache<number>(MAX_RECENT)
   readonly #owed = new Map<string, ProviderState>()
   #timer: NodeJS.Timeout | null = null
   #isWriting = false
@@ -69,9 +70,9 @@ export class StateMemory {
     for (const id of ids) {
       const digest = digestOf(id)
       const key = `${ref} ${digest}`
-      // A stream states the same id in several events.
-      if (this.#owed.has(key)) continue
-      this.#recent.set(key, true)
+      // A stream states the same id in several events, and a conversation in each answer.
+      if (expiresAt - (this.#recent.get(key) ?? 0) < DAY_MS) continue
+      this.#recent.set(key, expiresAt)
       if (this.#owed.size === MAX_OWED) this.#forgetOldest()
       this.#owed.set(key, { ref, digest, expiresAt })
     }
@@ -89,7 +90,7 @@ export class StateMemory {
     const left = new Map<string, string>()
     for (const id of ids) {
       const digest = digestOf(id)
-      if (this.#recent.get(`${ref} ${digest}`)) known.add(id)
+      if (this.#recent.has(`${ref} ${digest}`)) known.add(id)
       else left.set(digest, id)
     }
     if (left.size === 0) return known
@@ -137,7 +138,9 @@ export class StateMemory {
 
   #forgetOldest(): void {
     const [oldest] = this.#owed.keys()
-    if (oldest !== undefined) this.#owed.delete(oldest)
+    if (oldest === undefined) return
+    this.#owed.delete(oldest)
+    this.#recent.delete(oldest)
   }
 }
 

@@ -25,6 +25,8 @@ export interface NamedId {
 export const MAX_NAMED_IDS = 1_000
 /** Bytes. A longer text is nobody's id: its beginning stands for it. */
 const MAX_ID = 1_024
+/** Bytes of a name in a place: as it is written. A deep place with long names would take long to be said. */
+const MAX_SHOWN = 64
 /** A step ends after so many tokens; a string is passed in pieces of so many bytes. */
 const STEP_TOKENS = 512
 const PIECE = 262_144
@@ -244,7 +246,9 @@ class IdFinder {
 
   #path(): string {
     const parts = this.#open.map(({ isList, nameStart, nameEnd, index }) =>
-      isList ? `[${index}]` : `.${textAt(this.#bytes, nameStart, nameEnd)}`,
+      isList
+        ? `[${index}]`
+        : `.${this.#bytes.toString('utf8', nameStart, Math.min(nameEnd, nameStart + MAX_SHOWN))}`,
     )
     return parts.join('').replace(/^\./, '')
   }

@@ -80,7 +80,7 @@ await t.test('H11 two readers who take two things for it both find it', (t) => {
   t.same(named('{"tools":[{"file_id":"a","file_id":"b","file_\\u0069d":"\\u0063"}]}'), [
     'tools[0].file_id = a',
     'tools[0].file_id = b',
-    'tools[0].file_id = c',
+    String.raw`tools[0].file_\u0069d = c`,
   ])
   t.same(named('{"input":[{"type":"item_reference","type":"message","id":"a","content":"x"}]}'), [
     'input[0].id = a',
@@ -101,6 +101,9 @@ await t.test('§8 the longest body is read in short steps, and no more ids than 
   t.same(wide.named, ['previous_response_id = resp_1'])
   t.ok(wide.steps > 300)
   const many = stepsOf({ file_ids: Array.from({ length: 90_000 }, (_, place) => `file_${place}`) })
+  const name = 'n'.repeat(16_000)
+  const deep = `${`{"${name}":`.repeat(50)}{"file_ids":["x"]}${'}'.repeat(50)}`
+  t.ok((named(deep)[0]?.length ?? 0) < 4_000, 'a place is short, however long the names are')
   t.ok(many.named.length > MAX_NAMED_IDS && many.named.length < 2 * MAX_NAMED_IDS)
   t.end()
 })
