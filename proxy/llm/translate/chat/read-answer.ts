@@ -103,7 +103,8 @@ export class ChatAnswerReader implements AnswerReader {
       const fault = this.#delta(delta, isObject(logprobs) ? readLogprobs(logprobs.content) : [])
       if (fault !== null) return fault
     }
-    if ((finish ?? null) === null || this.#finish !== null) return null
+    // Some servers say an empty reason in each chunk before the last.
+    if (finish === '' || (finish ?? null) === null || this.#finish !== null) return null
     const reason = typeof finish === 'string' && Object.hasOwn(ENDS, finish) ? ENDS[finish] : undefined
     if (reason === undefined) return 'the answer ended for a reason that cannot be told'
     this.#finish = reason

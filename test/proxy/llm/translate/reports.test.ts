@@ -357,6 +357,12 @@ const ANSWERS: readonly (readonly [
     /"stop_reason":"max_tokens"/,
   ],
   [
+    'an answer with an empty reason in each chunk broke off',
+    'chat',
+    `${chunk({ content: 'a' }, '')}${chunk({}, 'stop')}data: [DONE]\n\n`,
+    /"stop_reason":"end_turn"/,
+  ],
+  [
     'an answer of Responses at its most tokens was said to be complete',
     'responses',
     ofResponses('response.created', { response: { id: 'r' } }) +
