@@ -18,7 +18,14 @@ export function claudeCodeSection(reached: ReachedModel): AgentSection {
   const title = titleOf('Claude Code', 'messages', reached)
   if (wires.messages === 'none') return { title, lines: [] }
   const word = shellWord(model)
-  if (wires.messages === 'direct') return { title, lines: [`claude --model ${word}`] }
+  const own = [
+    `export ANTHROPIC_DEFAULT_HAIKU_MODEL=${word}  # for titles and the like, if the gateway has no Claude`,
+    'export CLAUDE_CODE_MAX_CONTEXT_TOKENS=200000  # write its window: Claude Code may not know the model',
+  ]
+  if (wires.messages === 'direct') {
+    const lines = ['# If it is no model of Anthropic, first:', ...own.map((line) => `# ${line}`)]
+    return { title, lines: [...lines, `claude --model ${word}`] }
+  }
   const search = lossy.includes('hosted_tools')
     ? ['# Its web searches find nothing: they run at Anthropic, and are left out here (hosted_tools).']
     : ['# Its web searches run at Anthropic, and are refused here (hosted_tools): so it has none.']
@@ -27,8 +34,7 @@ export function claudeCodeSection(reached: ReachedModel): AgentSection {
     lines: [
       ...search,
       '# What the model thought comes back to it, sealed. What else is told differently: docs/clients.md',
-      `export ANTHROPIC_DEFAULT_HAIKU_MODEL=${word}  # for titles and the like, if the gateway has no Claude`,
-      'export CLAUDE_CODE_MAX_CONTEXT_TOKENS=200000  # write its window: Claude Code does not know the model',
+      ...own,
       `claude --model ${word} --disallowedTools WebSearch`,
     ],
   }
