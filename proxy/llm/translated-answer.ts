@@ -21,6 +21,7 @@ import {
 } from './refused-answer.ts'
 import type { AnswerTranslator } from './translate/answer.ts'
 import type { ToldRequest } from './translate/call.ts'
+import { CONTEXT_FULL, FULL_SENTENCE, saysContextFull } from './translate/ends.ts'
 import { AnswerTimers } from './translate/timers.ts'
 import { readWholeBody } from './upstream/answer.ts'
 import { isEventStream, responseHeaders } from './upstream/headers.ts'
@@ -184,15 +185,11 @@ function failureOfRefusal(
 
 /** Says of a context that is full what clients of the wire know it by: its code, or a sentence of Anthropic's. */
 function wordsToClient(said: ErrorWords, wire: ApiWire): ErrorWords {
-  const { message, code } = said
-  if (code !== CONTEXT_FULL && !FULL_SENTENCE.test(message)) return said
-  const isKnown = wire !== 'messages' || message.startsWith(KNOWN_SENTENCE)
-  return { ...said, code: CONTEXT_FULL, message: isKnown ? message : `${KNOWN_SENTENCE}: ${message}` }
+  if (!saysContextFull(said)) return said
+  const isKnown = wire !== 'messages' || said.message.startsWith(FULL_SENTENCE)
+  return {
+    ...said,
+    code: CONTEXT_FULL,
+    message: isKnown ? said.message : `${FULL_SENTENCE}: ${said.message}`,
+  }
 }
-
-const CONTEXT_FULL = 'context_length_exceeded'
-const KNOWN_SENTENCE = 'prompt is too long'
-
-/** The sentences of Anthropic, Bedrock, vLLM and DeepSeek, llama.cpp and Ollama, and Gemini. */
-const FULL_SENTENCE =
-  /prompt is too long|input is too long|maximum (?:context|model) length|exceeds? the (?:available )?context (?:size|length|window|limit)|exceed context limit|input token count .{0,40}exceeds/i

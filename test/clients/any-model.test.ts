@@ -13,6 +13,7 @@ import {
   type ToldTurn,
   type TurnPart,
 } from '../support/clients/turns.ts'
+import type { Answer } from '../support/upstream.ts'
 
 /** A picture of one pixel. */
 const PIXEL =
@@ -143,6 +144,11 @@ const FULL: Readonly<Record<ApiWire, object>> = {
   chat: { error: { code: 400, message: "This model's maximum context length is 1 token." } },
 }
 
+const FULL_EVENT: Readonly<Record<ApiWire, object>> = {
+  ...FULL,
+  responses: { type: 'response.failed', response: { id: 'r', status: 'failed', ...FULL.responses } },
+}
+
 for (const [client, wire] of PAIRS)
   await t.test(
     `§4 ${client.title} on a model of ${wire} runs no call of a stream that is cut, asks again, and knows a full context`,
@@ -159,13 +165,20 @@ for (const [client, wire] of PAIRS)
         told.map(({ results }) => results.map(({ id }) => id)),
         [[], [], ['call_1']],
       )
-      way.gateway.upstream.answer = (res) => {
-        res.statusCode = 400
-        res.setHeader('content-type', 'application/json')
-        res.end(JSON.stringify(FULL[wire]))
+      const say = (inStream: boolean): Answer => {
+        return (res, { body }) => {
+          // Claude Code asks again without a stream where one fails.
+          const isEvent = inStream && JSON.parse(body.toString()).stream === true
+          res.statusCode = isEvent ? 200 : 400
+          res.setHeader('content-type', isEvent ? 'text/event-stream' : 'application/json')
+          res.end(isEvent ? `data: ${JSON.stringify(FULL_EVENT[wire])}\n\n` : JSON.stringify(FULL[wire]))
+        }
       }
-      const full = await client.ask(home)
-      t.match(full.out + full.err, client.full)
+      for (const inStream of [false, true]) {
+        way.gateway.upstream.answer = say(inStream)
+        const full = await client.ask(home)
+        t.match(full.out + full.err, client.full, inStream ? 'in a stream' : 'as a status')
+      }
     },
   )
 

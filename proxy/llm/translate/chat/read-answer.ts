@@ -1,4 +1,5 @@
 import { isObject, type UnknownRecord } from '../../../../db/support/json.ts'
+import { faultOfError } from '../ends.ts'
 import type { ServerEvent } from '../events.ts'
 import { readLogprobs, type TokenLogprob } from '../logprobs.ts'
 import type { AnswerEnd, AnswerEvent, AnswerUsage } from '../model/answer.ts'
@@ -82,7 +83,7 @@ export class ChatAnswerReader implements AnswerReader {
   }
 
   #chunk(chunk: UnknownRecord): readonly AnswerEvent[] {
-    if ((chunk.error ?? null) !== null) return this.#broken('the provider reported an error')
+    if ((chunk.error ?? null) !== null) return this.#broken(faultOfError(chunk.error))
     if (!this.#hasBegun) {
       this.#hasBegun = true
       this.#out.push({ kind: 'start', id: typeof chunk.id === 'string' ? chunk.id.slice(0, MAX_NAME) : '' })

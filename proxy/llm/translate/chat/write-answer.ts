@@ -1,5 +1,5 @@
 import type { UnknownRecord } from '../../../../db/support/json.ts'
-import { FINISH_OF_END } from '../ends.ts'
+import { FINISH_OF_END, failureTold } from '../ends.ts'
 import { AnsweredCall } from '../kept-call.ts'
 import type { TokenLogprob } from '../logprobs.ts'
 import type { AnswerEnd, AnswerEvent, AnswerPart, AnswerUsage } from '../model/answer.ts'
@@ -39,7 +39,7 @@ export class ChatAnswerWriter implements AnswerWriter {
   add(event: AnswerEvent): string {
     if (event.kind === 'start') this.#send({ role: 'assistant', content: '', refusal: null })
     else if (event.kind === 'usage') this.#usage = event.usage
-    else if (event.kind === 'broken') this.#fail()
+    else if (event.kind === 'broken') this.#fail(event.why)
     else if (event.kind === 'end') this.#end(event.reason)
     else if (this.#isUnfinished) this.#fail()
     else if (event.kind === 'open') this.#openPart(event.part)
@@ -139,10 +139,10 @@ export class ChatAnswerWriter implements AnswerWriter {
     this.isWhole = true
   }
 
-  #fail(): void {
+  #fail(fault: string | null = null): void {
     this.#finish = null
-    const message = 'The provider broke off in the middle of its answer. The answer is not complete.'
-    const error = { type: 'api_error', code: 'provider_failed', message, param: null }
+    const { type, code, message } = failureTold(fault)
+    const error = { type, code: code ?? 'provider_failed', message, param: null }
     this.#written += `data: ${JSON.stringify({ error })}\n\n`
     this.isOver = true
   }

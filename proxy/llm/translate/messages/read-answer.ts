@@ -1,5 +1,5 @@
 import { isObject, type UnknownRecord } from '../../../../db/support/json.ts'
-import { END_OF_STOP_REASON } from '../ends.ts'
+import { END_OF_STOP_REASON, faultOfError } from '../ends.ts'
 import type { ServerEvent } from '../events.ts'
 import type { AnswerEvent, AnswerUsage } from '../model/answer.ts'
 import type { AnswerMeans, AnswerReader } from '../model/reader.ts'
@@ -95,7 +95,7 @@ export class MessagesAnswerReader implements AnswerReader {
     if (type === 'message_delta') return this.#messageDelta(event)
     if (type === 'message_stop') return this.#stopMessage()
     // Others, such as pings, may come at any time.
-    return type === 'error' ? 'the provider reported an error' : null
+    return type === 'error' ? faultOfError(event.error) : null
   }
 
   #start(message: unknown): string | null {

@@ -1,5 +1,5 @@
 import type { UnknownRecord } from '../../../../db/support/json.ts'
-import { STOP_REASON_OF_END } from '../ends.ts'
+import { failureTold, STOP_REASON_OF_END } from '../ends.ts'
 import { AnsweredCall } from '../kept-call.ts'
 import type { AnswerEnd, AnswerEvent, AnswerPart, AnswerUsage } from '../model/answer.ts'
 import type { AnswerWriter } from '../model/reader.ts'
@@ -33,7 +33,7 @@ export class MessagesAnswerWriter implements AnswerWriter {
   add(event: AnswerEvent): string {
     if (event.kind === 'start') this.#send('message_start', { message: this.#message() })
     else if (event.kind === 'usage') this.#usage = event.usage
-    else if (event.kind === 'broken') this.#fail()
+    else if (event.kind === 'broken') this.#fail(event.why)
     else if (event.kind === 'end') this.#end(event.reason, event.stopWord)
     else if (this.#isUnfinished) this.#fail()
     else if (event.kind === 'open') this.#openBlock(event.part)
@@ -115,9 +115,9 @@ export class MessagesAnswerWriter implements AnswerWriter {
     this.isWhole = true
   }
 
-  #fail(): void {
-    const message = 'The provider broke off in the middle of its answer. The answer is not complete.'
-    this.#send('error', { error: { type: 'api_error', message } })
+  #fail(fault: string | null = null): void {
+    const { type, message } = failureTold(fault)
+    this.#send('error', { error: { type, message } })
     this.isOver = true
   }
 }

@@ -1,4 +1,5 @@
 import { isObject, type UnknownRecord } from '../../../../db/support/json.ts'
+import { faultOfError } from '../ends.ts'
 import type { ServerEvent } from '../events.ts'
 import { readLogprobs } from '../logprobs.ts'
 import type { AnswerEnd, AnswerEvent, AnswerPart, AnswerUsage } from '../model/answer.ts'
@@ -65,15 +66,8 @@ export class ResponsesAnswerReader implements AnswerReader {
     return [...this.#out.splice(0), { kind: 'broken', why }]
   }
 
-  #faultOf({
-    type,
-    response,
-    item,
-    delta,
-    logprobs,
-    output_index: index,
-    content_index: content = 0,
-  }: UnknownRecord): string | null {
+  #faultOf(event: UnknownRecord): string | null {
+    const { type, response, item, delta, logprobs, output_index: index, content_index: content = 0 } = event
     const key = `${String(index)}`
     if (type === 'response.created') return this.#start(response)
     if (type === 'response.output_item.added') return this.#openItem(key, item)
@@ -86,7 +80,7 @@ export class ResponsesAnswerReader implements AnswerReader {
     if (type === 'response.completed' || type === 'response.incomplete') return this.#finish(response)
     // Others repeat what these have said, or say that the answer lives.
     const isFailure = type === 'error' || type === 'response.failed' || type === 'response.cancelled'
-    return isFailure ? 'the provider reported an error' : null
+    return isFailure ? faultOfError(isObject(response) ? response.error : (event.error ?? event)) : null
   }
 
   #start(response: unknown): string | null {

@@ -1,5 +1,5 @@
 import type { UnknownRecord } from '../../../../db/support/json.ts'
-import { INCOMPLETE_OF_END } from '../ends.ts'
+import { failureTold, INCOMPLETE_OF_END } from '../ends.ts'
 import { AnsweredCall } from '../kept-call.ts'
 import { sizeOfLogprobs, type TokenLogprob } from '../logprobs.ts'
 import type { AnswerEnd, AnswerEvent, AnswerPart, AnswerUsage } from '../model/answer.ts'
@@ -49,7 +49,7 @@ export class ResponsesAnswerWriter implements AnswerWriter {
   add(event: AnswerEvent): string {
     if (event.kind === 'start') this.#start()
     else if (event.kind === 'usage') this.#usage = event.usage
-    else if (event.kind === 'broken') this.#fail()
+    else if (event.kind === 'broken') this.#fail(event.why)
     else if (event.kind === 'end') this.#end(event.reason)
     else if (this.#isUnfinished) this.#fail()
     else if (event.kind === 'open') this.#openItem(event.part)
@@ -197,11 +197,12 @@ export class ResponsesAnswerWriter implements AnswerWriter {
   }
 
   /** Codex reads the first of the two alone; loops of the SDK throw at the second. */
-  #fail(): void {
-    const message = 'The provider broke off in the middle of its answer. The answer is not complete.'
-    this.#status = { status: 'failed', error: { code: 'server_error', message } }
+  #fail(fault: string | null = null): void {
+    const { code, message } = failureTold(fault)
+    const error = { code: code ?? 'server_error', message }
+    this.#status = { status: 'failed', error }
     this.#send('response.failed', { response: this.#response() })
-    this.#send('error', { code: 'server_error', message, param: null })
+    this.#send('error', { ...error, param: null })
     this.isOver = true
   }
 }

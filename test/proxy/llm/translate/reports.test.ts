@@ -372,6 +372,21 @@ const ANSWERS: readonly (readonly [
     /"stop_reason":"max_tokens"/,
   ],
   [
+    'a stream that begins with a full context was asked for again and again',
+    'responses',
+    ofResponses('response.created', { response: { id: 'r' } }) +
+      ofResponses('response.failed', {
+        response: { id: 'r', status: 'failed', error: { code: 'context_length_exceeded', message: 'x' } },
+      }),
+    /^event: error\ndata: .*"invalid_request_error","message":"prompt is too long: /m,
+  ],
+  [
+    'a stream that is an error of a full context was asked for again and again',
+    'chat',
+    'data: {"error":{"code":400,"message":"This model\'s maximum context length is 8 tokens."}}\n\n',
+    /^event: error\ndata: .*"invalid_request_error","message":"prompt is too long: /m,
+  ],
+  [
     'reasoning by another name of its member was lost',
     'chat',
     `${chunk({ reasoning: 'hm' })}${chunk({ content: 'a' }, 'stop')}data: [DONE]\n\n`,
@@ -394,6 +409,17 @@ for (const [lost, wire, stream, said] of ANSWERS)
         : TARGETS[wire]
     t.match(answered(told('messages', request, target), stream), said)
   })
+
+await t.test('elsewhere Codex did not know of a full context in a stream', async (t) => {
+  const error = { type: 'invalid_request_error', message: 'prompt is too long: 2 tokens > 1 maximum' }
+  const stream = `event: error\ndata: ${JSON.stringify({ type: 'error', error })}\n\n`
+  const request = { model: 'm', input: 'q', store: false, stream: true }
+  t.match(answered(told('responses', request), stream), /response\.failed.*"code":"context_length_exceeded"/)
+  t.match(
+    answered(told('chat', { model: 'm', messages: [], stream: true }), stream),
+    /"error":\{.*"code":"context_length_exceeded"/,
+  )
+})
 
 await t.test('elsewhere an answer in which blocks overlap was told so', async (t) => {
   const request = { model: 'm', messages: [], stream: true }
