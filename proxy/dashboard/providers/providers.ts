@@ -14,6 +14,7 @@ import {
   html,
   relativeTime,
 } from '../frame/parts.ts'
+import { lossesCard } from './losses.ts'
 
 type ProviderView = OperationResult<ProviderList>['value']['providers'][number]
 
@@ -24,8 +25,8 @@ const KEYS = {
 } as const
 
 /** GET /proxy/providers: each provider of models, its state, and what it did in the last hour and day. */
-export const providersPage: DashboardPage = async ({ context }, facts) => {
-  const { value } = await perform(OPERATIONS.providers.list, context, {}, facts)
+export const providersPage: DashboardPage = async (dashboard, facts) => {
+  const { value } = await perform(OPERATIONS.providers.list, dashboard.context, {}, facts)
   const { since, providers, routes } = value
   const { at } = facts
   return {
@@ -45,7 +46,7 @@ ${dataTable(['', 'Calls', 'Errors', 'Tokens in', 'Tokens out', 'Whole call', 'Fi
         (route) => html`<tr><td><code>${route.model}</code></td><td>${route.providers.join(', ')}</td></tr>`,
       ),
       html`<p>No model is named. Calls reach a provider by its name: <code>provider/model</code>.</p>`,
-    )}</section>`,
+    )}</section>${await lossesCard(dashboard, facts)}`,
   }
 }
 
