@@ -3,6 +3,7 @@ import type { Job } from './job.ts'
 import { leastBytesOf, type McpPlace, type McpRequest, mcpRequest } from './load/mcp-messages.ts'
 import { PATH, requestBody, requestText } from './load/messages.ts'
 import type { Proving } from './load/proving.ts'
+import { wireCall } from './load/wire-calls.ts'
 import type { Point } from './points.ts'
 
 /** The longest measurement of one proof: sent again after a minute, it would be refused as stale. Seconds. */
@@ -50,7 +51,8 @@ export function jobOf(point: Point, ground: Ground, target: Loaded, proving: Pro
  * Returns the same chat for every server; the upstream itself knows its tools by other names than the
  * gateway.
  */
-function requestOf({ kind, body }: Point, direct: boolean, mcp: McpPlace | undefined): McpRequest {
+function requestOf({ kind, body, wires }: Point, direct: boolean, mcp: McpPlace | undefined): McpRequest {
+  if (typeof kind === 'string' && wires) return wireCall(wires, kind, body)
   if (typeof kind === 'string') return { path: PATH, headers: [], body: requestBody(kind, body) }
   return mcpRequest(kind, direct, mcp)
 }

@@ -1,6 +1,7 @@
 import type { ProtocolEra } from '../../proxy/mcp/protocol/versions.ts'
 import type { McpCall } from './load/mcp-messages.ts'
 import type { Kind, LongBody } from './load/messages.ts'
+import type { CallWires } from './load/wire-calls.ts'
 
 export type JunkProof = 'oversized proof' | 'other typ' | 'stale iat' | 'bad signature' | 'replayed proof'
 
@@ -12,6 +13,8 @@ export interface Point {
   readonly kind: Kind | McpCall
   /** The body of a chat call. Default: 489 bytes. */
   readonly body?: LongBody
+  /** The APIs of a chat call, where caller or provider speaks another than Chat Completions. */
+  readonly wires?: CallWires
   /** Default: the agent that holds llm.chat and has no DPoP key. `proven`: the one that holds it and has. */
   readonly as?: 'denied' | 'nobody' | 'proven'
   /** A DPoP proof: a new one with each request, or always the same that must be refused. */
@@ -70,6 +73,24 @@ export const PICTURES: Point = {
   ...bodies('64 pictures at once', { bytes: 4_194_304, of: 'picture' }),
   connections: 64,
 }
+/** A request as Claude Code sends it. */
+const CLAUDE_CODE: LongBody = { bytes: 76_000, of: 'agent' }
+const told = (from: CallWires['from'], to: CallWires['to'], kind: 'json' | 'burst'): Point => {
+  const name = `${from === to ? from : `${from}>${to}`} ${kind === 'json' ? '76 KB' : 'stream'}`
+  const call = { name, connections: 4, kind, wires: { from, to } } as const
+  return kind === 'json' ? { ...call, body: CLAUDE_CODE } : call
+}
+
+/** Calls that are translated, each after the one of its provider's own API. */
+export const TRANSLATED: readonly Point[] = [
+  told('chat', 'chat', 'json'),
+  told('messages', 'chat', 'json'),
+  told('chat', 'chat', 'burst'),
+  told('messages', 'chat', 'burst'),
+  told('messages', 'messages', 'burst'),
+  told('responses', 'messages', 'burst'),
+]
+
 /** 100 answers a second that take some 50 ms each. */
 export const PACED: Point = { name: 'paced', connections: 64, kind: 'paced', rate: 100 }
 /** The time after which each of many connections asks once more: a gateway closes them after 95 s. s. */

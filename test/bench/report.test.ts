@@ -1,10 +1,13 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { OPTIONS, told } from '../support/llm/translate.ts'
 import { isChosen, nameOf } from './chosen.ts'
 import { gatewayStart } from './ground/gateway.ts'
 import type { Measured } from './job.ts'
-import { MCP, type Point } from './points.ts'
+import { BURST_ANSWER, COMPLETION } from './load/messages.ts'
+import { MESSAGES_ANSWER, wireCall } from './load/wire-calls.ts'
+import { MCP, type Point, TRANSLATED } from './points.ts'
 import { report } from './report/report.ts'
 import { isMet, targetsOf } from './report/targets.ts'
 import { type Results, worsePoints } from './results.ts'
@@ -61,6 +64,48 @@ t.test('what a call takes of a disk and of a database server is held against its
     [true, false],
   )
   t.same([met('ledger alone, a call in the log'), met("ledger alone, PostgreSQL's CPU")], [true, true])
+  t.end()
+})
+
+t.test('a translated call is judged beside the one of its provider’s own API', (t) => {
+  const at = (point: string, cpuUs: number) => row('gateway-translating', point, 4, { cpuUs })
+  const rows = [
+    ...[at('chat 76 KB', 400), at('messages>chat 76 KB', 2_400)],
+    ...[at('chat stream', 500), at('messages>chat stream', 1_500)],
+    ...[at('messages stream', 600), at('responses>messages stream', 4_600)],
+  ]
+  const found = targetsOf({ ...NOTHING, rows }).filter(({ figure }) => figure.startsWith('a translated'))
+  t.same(
+    found.map((target) => [target.reached, isMet(target)]),
+    [
+      [2, true],
+      [40, false],
+    ],
+  )
+  t.end()
+})
+
+t.test('the answers and calls of the translated points can be told whole', (t) => {
+  const streams = { chat: BURST_ANSWER, messages: MESSAGES_ANSWER }
+  for (const { name, kind, wires, body } of TRANSLATED) {
+    if (wires === undefined || wires.from === wires.to || typeof kind !== 'string') continue
+    const call = wireCall(wires, kind, body)
+    const { body: sent, answer } = told(wires.from, call.body, {
+      ...{ ...OPTIONS, model: kind, wire: wires.to },
+    })
+    t.ok(sent.startsWith(`{"model":"${kind}"`), `${name}: the upstream looks for it there`)
+    if (kind === 'json') t.not(answer.document(Buffer.from(COMPLETION)), null, name)
+    else {
+      const text = streams[wires.to].toString()
+      // Without the head and the framing of its chunks.
+      const events = [...text.matchAll(/(?:^|\n)(event: .*\n)?data: .*\n\n/g)].map(([event]) =>
+        event.trimStart(),
+      )
+      t.ok(events.length >= 99, name)
+      answer.push(Buffer.from(events.join('')))
+      t.equal(answer.isWhole, true, name)
+    }
+  }
   t.end()
 })
 

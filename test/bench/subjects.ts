@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import type { Start } from './ground/children.ts'
 import { gatewayStart, node, ownData } from './ground/gateway.ts'
-import type { Ground } from './ground/ground.ts'
+import { type Ground, translatingFiles } from './ground/ground.ts'
 import type { Peer } from './ground/peers/peer.ts'
 import { PEERS } from './ground/peers/peers.ts'
 import {
@@ -24,6 +24,7 @@ import {
   PROVEN_WITH_TOKEN,
   proven,
   REFUSED,
+  TRANSLATED,
 } from './points.ts'
 
 /** A server that is measured, and how it is loaded. */
@@ -48,6 +49,8 @@ export const GATEWAY_REQUIRED = 'gateway-required'
 export const GATEWAY_MCP = 'gateway-mcp'
 /** The gateway with many connections that hardly ask. */
 export const GATEWAY_IDLE = 'gateway-idle'
+/** The gateway, whose providers speak one API each. */
+export const GATEWAY_TRANSLATING = 'gateway-translating'
 /** Tells the names of the whole gateway. */
 export const isGateway = (name: string): boolean => name === GATEWAY || name.startsWith(`${GATEWAY}-`)
 /** The rung with a proof on each request. */
@@ -151,6 +154,18 @@ export function subjects(idle = 0): readonly Subject[] {
       PROVEN_WITH_TOKEN,
     ]),
     gateway(GATEWAY_MCP, 'the same, in front of MCP servers', 'optional', PRIME, MCP),
+    {
+      name: GATEWAY_TRANSLATING,
+      what: 'the same, between two APIs',
+      ...{ points: TRANSLATED, prime: PRIME, tls: true },
+      start: async (ground, port) => {
+        const start = await gatewayStart(ground, GATEWAY_TRANSLATING)
+        return {
+          ...start,
+          env: { ...start.env, MCP_PROXY_PLUGINS_DIR: await translatingFiles(ground, port) },
+        }
+      },
+    },
     gateway(GATEWAY_IDLE, 'the same, idle', 'optional', PRIME, idle > 0 ? [idling(idle)] : []),
     bare(BARE_PROXY, 'http-proxy-3', 'bare http-proxy-3 behind node:https, mTLS, no checks', proxied),
     provenRung(),

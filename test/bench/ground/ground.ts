@@ -109,6 +109,20 @@ function identityOf(ca: string, agent: Record<string, unknown>): Identity {
   return { ca, cert: String(agent.cert_chain_pem), key: String(agent.private_key_pem) }
 }
 
+/** Writes the files of a gateway whose providers speak one API each. Returns their directory. */
+export async function translatingFiles({ directory }: Ground, upstreamPort: number): Promise<string> {
+  const pluginsDir = join(directory, 'config-translating')
+  await mkdir(pluginsDir, { recursive: true })
+  const provider = (name: string, more: string): string =>
+    `  - {name: ${name}, base_url: "http://127.0.0.1:${upstreamPort}/v1", api_key: sk-bench, ${more}}\n`
+  const files = {
+    ...operatorFiles(upstreamPort),
+    '50-llm.yaml': `plugin: llm\nproviders:\n${provider('claude', 'dialect: anthropic, cache: off, models: ["claude-*"]')}${provider('fixed', 'dialect: openai, server: vllm, speaks: [chat], models: ["*"]')}`,
+  }
+  for (const [name, text] of Object.entries(files)) await writeFile(join(pluginsDir, name), text)
+  return pluginsDir
+}
+
 const operatorFiles = (upstreamPort: number): Readonly<Record<string, string>> => ({
   '10-pin.yaml': 'plugin: pin\n',
   '20-dpop.yaml': 'plugin: dpop\negress_dpop_mode: optional\n',

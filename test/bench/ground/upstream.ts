@@ -2,6 +2,7 @@
 // cheap as Node can make them.
 import { createServer, type Socket } from 'node:net'
 import { BURST_ANSWER, JSON_ANSWER, KIND_OFFSET, PACE_MS, PACED_ANSWER, PATH } from '../load/messages.ts'
+import { MESSAGES_ANSWER, MESSAGES_PATH } from '../load/wire-calls.ts'
 import { sendEvents } from '../streams/events.ts'
 import { mcpAnswer, mcpEraOf } from './mcp-server.ts'
 import { sayReady } from './say-ready.ts'
@@ -52,7 +53,8 @@ function serve(request: Buffer, socket: Socket): void {
   const body = end + HEAD_END.length
   if (head.startsWith(`POST ${PATH} `)) calls += 1
   const era = mcpEraOf(head)
-  if (era) socket.write(mcpAnswer(era, request.toString('utf8', body)), 'latin1')
+  if (head.startsWith(`POST ${MESSAGES_PATH} `)) socket.write(MESSAGES_ANSWER)
+  else if (era) socket.write(mcpAnswer(era, request.toString('utf8', body)), 'latin1')
   else if (request[body + KIND_OFFSET] === STREAM)
     sendEvents(socket, request.toString('latin1', body + KIND_OFFSET, body + KIND_OFFSET + 16))
   else answer(request[body + KIND_OFFSET], socket)

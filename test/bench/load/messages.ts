@@ -131,7 +131,8 @@ export const JSON_ANSWER = Buffer.from(
   `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${ANSWER_BYTES}\r\n\r\n${COMPLETION}`,
 )
 
-const STREAM_HEAD = 'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n'
+export const STREAM_HEAD =
+  'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n'
 
 /**
  * An upstream's streamed answer: its head, and each event in a chunk of its own; the last ends the message.
@@ -155,7 +156,7 @@ function delta(index: number, withUsage: boolean): object {
     object: 'chat.completion.chunk',
     created: 1,
     model: 'burst-1',
-    choices: [{ index: 0, delta: { content: `token ${index} ` }, finish_reason: null }],
+    choices: [{ index: 0, delta: { content: `token ${index} ` }, finish_reason: withUsage ? 'stop' : null }],
     ...(withUsage && { usage: { prompt_tokens: 90, completion_tokens: 98, total_tokens: 188 } }),
   }
 }

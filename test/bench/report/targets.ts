@@ -1,8 +1,9 @@
 import type { Cost } from '../costs.ts'
+import { BURST_EVENTS } from '../load/messages.ts'
 import { BODIES, LONG_RESULTS, PICTURES } from '../points.ts'
 import { number, type Results } from '../results.ts'
 import { type Row, rowOf } from '../row.ts'
-import { BARE_PROXY, DIRECT, GATEWAY, GATEWAY_IDLE, GATEWAY_MCP } from '../subjects.ts'
+import { BARE_PROXY, DIRECT, GATEWAY, GATEWAY_IDLE, GATEWAY_MCP, GATEWAY_TRANSLATING } from '../subjects.ts'
 import { table } from './table.ts'
 
 /** A figure that is wanted, and what was reached. */
@@ -85,6 +86,15 @@ export function targetsOf(results: Results): readonly Target[] {
     ...{ figure, unit, wanted: want },
     reached: reached ?? undefined,
   })
+  // Beside the call of the provider's own API.
+  const added = (point: string, own: string): number | undefined => {
+    const [told, same] = [at(GATEWAY_TRANSLATING, point)?.cpuUs, at(GATEWAY_TRANSLATING, own)?.cpuUs]
+    return told && same ? told - same : undefined
+  }
+  const perEvent = [
+    added('messages>chat stream', 'chat stream'),
+    added('responses>messages stream', 'messages stream'),
+  ].map((us) => us && us / BURST_EVENTS)
   const refused = (point: string, what: string): Target =>
     target(`refused: ${what}, a durable row`, 'per s', least(10_000), at(GATEWAY, point)?.perSecond)
   return [
@@ -137,6 +147,18 @@ export function targetsOf(results: Results): readonly Target[] {
       `× ${BARE_PROXY}`,
       most(1.2, 1.1, 2),
       over(streamsOf(GATEWAY, 2_000)?.rssMb, streamsOf(BARE_PROXY, 2_000)?.rssMb),
+    ),
+    target(
+      'a translated call of 76 KB, added CPU',
+      'ms',
+      most(3, undefined, 1),
+      ms(added('messages>chat 76 KB', 'chat 76 KB')),
+    ),
+    target(
+      'a translated stream, added CPU per event, the dearer direction',
+      'µs',
+      most(30, undefined, 1),
+      perEvent.every((us) => us !== undefined) ? Math.max(...perEvent) : undefined,
     ),
     // A shorter one costs what any call does.
     ...LONG_RESULTS.flatMap(({ name, kind }) =>
