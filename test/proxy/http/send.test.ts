@@ -1,11 +1,13 @@
 import { createServer } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
+import { PassThrough } from 'node:stream'
 import t, { type Test } from 'tap'
+import type { Reply, ScreenLine } from '../../../proxy/http/reply.ts'
 import { type ReplyEnding, sendReply } from '../../../proxy/http/send.ts'
 import { eventually } from '../../support/settled.ts'
 
 /** A server that answers each request with `body`, sent whole. */
-async function answering(t: Test, body: string | Buffer) {
+async function answering(t: Test, body: NonNullable<Reply['body']>) {
   const endings: ReplyEnding[] = []
   const waiting: (() => number)[] = []
   const server = createServer((_req, res) => {
@@ -53,4 +55,55 @@ await t.test('A4: of a long answer no more is written than its client reads', as
     (count) => count === 1,
   )
   t.match(endings, [{ reason: 'client_gone' }])
+})
+
+/** A stream whose screen is at hand, and which is whole once `whole` is called. */
+function screened() {
+  const source = new PassThrough()
+  const lines: ScreenLine[] = []
+  let [isWhole, stopped] = [false, 0]
+  const screen = {
+    push: (chunk: Buffer) => chunk,
+    flush: () => Buffer.alloc(0),
+    begin: (line: ScreenLine) => {
+      lines.push(line)
+      return () => {
+        stopped += 1
+      }
+    },
+  }
+  const whole = (): void => {
+    isWhole = true
+  }
+  return { body: { source, screen, isWhole: () => isWhole }, source, lines, whole, stopped: () => stopped }
+}
+
+await t.test('a screen writes at a time of its own, and ends an answer whose source does not', async (t) => {
+  for (const ends of ['complete', 'upstream_broken'] as const) {
+    const { body, source, lines, whole, stopped } = screened()
+    const { port, endings } = await answering(t, body)
+    const answered = fetch(`http://127.0.0.1:${port}/`).then((answer) => answer.text())
+    const [line] = await eventually(
+      () => lines,
+      ({ length }) => length === 1,
+    )
+    line?.write(Buffer.from('a'))
+    source.write('b')
+    await eventually(
+      () => source.readableLength + source.writableLength,
+      (waiting) => waiting === 0,
+    )
+    line?.write(Buffer.from('c'))
+    if (ends === 'complete') whole()
+    line?.end()
+    line?.write(Buffer.from('too late'))
+    if (ends === 'complete') t.equal(await answered, 'abc')
+    else await t.rejects(answered, 'a cut answer is not ended cleanly')
+    await eventually(
+      () => endings.length,
+      (count) => count === 1,
+    )
+    t.match(endings, [{ reason: ends, bytes: 3 }])
+    t.match([source.destroyed, stopped()], [true, 1])
+  }
 })
