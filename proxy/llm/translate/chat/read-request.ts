@@ -5,11 +5,11 @@ import type { RequestReading } from '../model/reading.ts'
 import type { ContentPart, ExtraParameter, ModelRequest, TextPart, ToolDefinition } from '../model/request.ts'
 import type { ToolNames } from '../names.ts'
 import { readChoice } from '../request/choice.ts'
-import { CHAT } from '../request/fields.ts'
 import { documentOf, imageOf } from '../request/media.ts'
 import { type MemberClasses, MemberReader } from '../request/members.ts'
 import { defineTool, readCall, readId } from '../request/tools.ts'
 import { TurnBuilder } from '../request/turns.ts'
+import { CHAT } from './fields.ts'
 
 /** Reads a Chat Completions request (openai, ChatCompletionCreateParams). Notes whatever it does not read. */
 export function readChatRequest(body: unknown, reading: RequestReading): ModelRequest {

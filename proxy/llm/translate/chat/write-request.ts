@@ -1,15 +1,9 @@
 import { isObject, type UnknownRecord } from '../../../../db/support/json.ts'
 import type { TranslationNotes } from '../losses.ts'
-import type {
-  ContentPart,
-  MediaPart,
-  ModelRequest,
-  RequestTurn,
-  ToolChoice,
-  ToolResult,
-} from '../model/request.ts'
+import type { ContentPart, MediaPart, ModelRequest, RequestTurn, ToolResult } from '../model/request.ts'
 import type { TargetModel } from '../model/target.ts'
 import { writeExtras } from '../request/extras.ts'
+import { writeOpenaiMembers } from '../request/openai-members.ts'
 import { resultsInOrder, resultText, textOfDocument } from '../request/results.ts'
 
 /** Stop words that this wire takes. */
@@ -21,9 +15,7 @@ export function writeChatRequest(
   target: TargetModel,
   notes: TranslationNotes,
 ): UnknownRecord {
-  const { tools, stopWords, stream, temperature, topP, effort, parallelCalls, maxTokens } = request
-  if (request.isPrefilled) notes.lose('prefill', 'messages')
-  if (maxTokens !== null && maxTokens < 1) notes.never('max_tokens', 'max_tokens')
+  const { stopWords, stream, effort, maxTokens } = request
   // More of them are looked for in the answer.
   const told = stopWords.length > MAX_STOP_WORDS ? [] : stopWords
   if (told.length < stopWords.length) notes.carry('stop_words')
@@ -32,12 +24,8 @@ export function writeChatRequest(
     model: target.model,
     messages: writeMessages(request, target, notes),
     ...(maxTokens !== null && { [target.maxTokensMember]: maxTokens }),
-    ...(tools.length > 0 && { tools: tools.map(writeTool) }),
-    ...(tools.length > 0 && request.choice && { tool_choice: choiceOf(request.choice) }),
-    ...(tools.length > 0 && parallelCalls !== null && { parallel_tool_calls: parallelCalls }),
+    ...writeOpenaiMembers(request, FORMS, notes),
     ...(told.length > 0 && { stop: told }),
-    ...(temperature !== null && { temperature }),
-    ...(topP !== null && { top_p: topP }),
     ...(effort !== null && { reasoning_effort: effort }),
     ...(schema && { response_format: { type: 'json_schema', json_schema: schema } }),
     ...writeExtras(
@@ -68,9 +56,9 @@ const writeTool = ({ name, description, schema, strict }: ModelRequest['tools'][
   },
 })
 
-function choiceOf(choice: ToolChoice): unknown {
-  if (choice.kind === 'tool') return { type: 'function', function: { name: choice.name } }
-  return choice.kind === 'any' ? 'required' : choice.kind
+const FORMS = {
+  tool: writeTool,
+  named: (name: string): UnknownRecord => ({ type: 'function', function: { name } }),
 }
 
 function writeMessages(

@@ -3,8 +3,8 @@ import type { TranslationNotes } from '../losses.ts'
 import type { RequestReading } from '../model/reading.ts'
 import type { ContentPart, TextPart } from '../model/request.ts'
 import type { ToolNames } from '../names.ts'
-import { MESSAGES, MESSAGES_BLOCKS } from '../request/fields.ts'
 import { type MemberClasses, MemberReader, noteKind } from '../request/members.ts'
+import { MESSAGES, MESSAGES_BLOCKS } from './fields.ts'
 
 /** Reads the content of messages (@anthropic-ai/sdk, BetaContentBlockParam). */
 export class MessageContentReader {

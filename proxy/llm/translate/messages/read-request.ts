@@ -12,10 +12,10 @@ import type {
 } from '../model/request.ts'
 import type { ToolNames } from '../names.ts'
 import { numberOf } from '../request/exact-json.ts'
-import { MESSAGES, MESSAGES_TOOLS } from '../request/fields.ts'
 import { type MemberClasses, MemberReader, noteKind } from '../request/members.ts'
 import { defineTool, readId } from '../request/tools.ts'
 import { TurnBuilder } from '../request/turns.ts'
+import { MESSAGES, MESSAGES_TOOLS } from './fields.ts'
 import { MessageContentReader } from './read-content.ts'
 
 /** The line of Claude Code about its own billing: another one in each request, it defeats every prefix cache. */

@@ -5,11 +5,11 @@ import type { RequestReading } from '../model/reading.ts'
 import type { ContentPart, ExtraParameter, ModelRequest, TextPart, ToolDefinition } from '../model/request.ts'
 import type { CallerTool, ToolNames } from '../names.ts'
 import { readChoice } from '../request/choice.ts'
-import { ITEMS, RESPONSES, TOOLS } from '../request/fields.ts'
 import { documentOf, imageOf } from '../request/media.ts'
 import { type MemberClasses, MemberReader, noteKind } from '../request/members.ts'
 import { defineTool, readCall, readId } from '../request/tools.ts'
 import { TurnBuilder } from '../request/turns.ts'
+import { ITEMS, RESPONSES, TOOLS } from './fields.ts'
 
 const LOGPROBS = 'message.output_text.logprobs'
 

@@ -1,8 +1,9 @@
 import { isObject, type UnknownRecord } from '../../../../db/support/json.ts'
 import type { TranslationNotes } from '../losses.ts'
-import type { ContentPart, ModelRequest, RequestTurn, ToolChoice, ToolResult } from '../model/request.ts'
+import type { ContentPart, ModelRequest, RequestTurn, ToolResult } from '../model/request.ts'
 import type { TargetModel } from '../model/target.ts'
 import { writeExtras } from '../request/extras.ts'
+import { writeOpenaiMembers } from '../request/openai-members.ts'
 import { resultsInOrder, resultText, textOfDocument } from '../request/results.ts'
 
 /** The least that this wire takes. Tokens. */
@@ -14,9 +15,7 @@ export function writeResponsesRequest(
   target: TargetModel,
   notes: TranslationNotes,
 ): UnknownRecord {
-  const { tools, stream, temperature, topP, effort, parallelCalls, maxTokens } = request
-  if (request.isPrefilled) notes.lose('prefill', 'messages')
-  if (maxTokens !== null && maxTokens < 1) notes.never('max_tokens', 'max_tokens')
+  const { stream, effort, maxTokens } = request
   // They are looked for in the answer.
   if (request.stopWords.length > 0) notes.carry('stop_words')
   const format = request.form && { type: 'json_schema', name: 'answer', schema: request.form, strict: true }
@@ -38,11 +37,7 @@ export function writeResponsesRequest(
     model: target.model,
     input: writeItems(request, target, notes),
     ...(maxTokens !== null && { max_output_tokens: Math.max(maxTokens, MIN_TOKENS) }),
-    ...(tools.length > 0 && { tools: tools.map(writeTool) }),
-    ...(tools.length > 0 && request.choice && { tool_choice: choiceOf(request.choice) }),
-    ...(tools.length > 0 && parallelCalls !== null && { parallel_tool_calls: parallelCalls }),
-    ...(temperature !== null && { temperature }),
-    ...(topP !== null && { top_p: topP }),
+    ...writeOpenaiMembers(request, FORMS, notes),
     ...(Object.keys(reasoning).length > 0 && { reasoning }),
     ...(Object.keys(text).length > 0 && { text }),
     ...{
@@ -64,10 +59,7 @@ const writeTool = ({ name, description, schema, strict }: ModelRequest['tools'][
   ...{ parameters: schema, strict: strict === true },
 })
 
-function choiceOf(choice: ToolChoice): unknown {
-  if (choice.kind === 'tool') return { type: 'function', name: choice.name }
-  return choice.kind === 'any' ? 'required' : choice.kind
-}
+const FORMS = { tool: writeTool, named: (name: string): UnknownRecord => ({ type: 'function', name }) }
 
 const message = (role: string, content: readonly UnknownRecord[]): UnknownRecord => ({
   type: 'message',

@@ -1,7 +1,9 @@
 import t from 'tap'
 import type { ApiWire } from '../../../../proxy/llm/dialects/registry.ts'
 import { ITEM_CONTENT, STATE_NAMES } from '../../../../proxy/llm/state/names.ts'
-import * as fields from '../../../../proxy/llm/translate/request/fields.ts'
+import { CHAT } from '../../../../proxy/llm/translate/chat/fields.ts'
+import { MESSAGES, MESSAGES_BLOCKS } from '../../../../proxy/llm/translate/messages/fields.ts'
+import { ITEMS, RESPONSES } from '../../../../proxy/llm/translate/responses/fields.ts'
 import { kindsOf, sdkTypes } from '../../../support/llm/sdk-types.ts'
 
 /** The types of each wire's SDK. */
@@ -77,10 +79,8 @@ await t.test('§ each kind of item that the SDK can send says where its content 
 const NO_IDS = ['background', 'compaction', 'compaction_trigger', 'fallback_credit_token', 'thread']
 
 await t.test('what is state at a provider to the translation is so to calls that pass', (t) => {
-  const classes = [fields.CHAT, fields.RESPONSES, fields.MESSAGES].flatMap((objects) =>
-    Object.values(objects),
-  )
-  const items = [fields.ITEMS, fields.MESSAGES_BLOCKS]
+  const classes = [CHAT, RESPONSES, MESSAGES].flatMap((objects) => Object.values(objects))
+  const items = [ITEMS, MESSAGES_BLOCKS]
   const named = [...classes, ...items].flatMap((members) =>
     Object.entries(members).flatMap(([name, kind]) =>
       JSON.stringify(kind) === '{"never":"provider_state"}' ? [name] : [],

@@ -1,14 +1,8 @@
 import t from 'tap'
-import {
-  CHAT,
-  ITEMS,
-  MESSAGES,
-  MESSAGES_BLOCKS,
-  MESSAGES_TOOLS,
-  RESPONSES,
-  TOOLS,
-} from '../../../../proxy/llm/translate/request/fields.ts'
+import { CHAT } from '../../../../proxy/llm/translate/chat/fields.ts'
+import { MESSAGES, MESSAGES_BLOCKS, MESSAGES_TOOLS } from '../../../../proxy/llm/translate/messages/fields.ts'
 import type { MemberClasses } from '../../../../proxy/llm/translate/request/members.ts'
+import { ITEMS, RESPONSES, TOOLS } from '../../../../proxy/llm/translate/responses/fields.ts'
 import { kindsOf, membersOf, sdkTypes } from '../../../support/llm/sdk-types.ts'
 
 const chat = sdkTypes('openai/resources/chat/completions/completions')

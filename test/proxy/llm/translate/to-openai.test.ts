@@ -644,3 +644,16 @@ await t.test('§ a hostile server meets the bounds, and its answer is broken off
       t.equal(answer.isWhole, false)
     }
 })
+
+await t.test('§ a sign of life is an event of Messages, and a comment elsewhere', async (t) => {
+  const input = { model: 'm', input: 'q', messages: [], stream: true }
+  for (const [from, target, sign] of [
+    ['messages', CHAT, 'event: ping\ndata: {"type":"ping"}\n\n'],
+    ['chat', RESPONSES, ': ping\n\n'],
+    ['responses', CHAT, ': ping\n\n'],
+  ] as const) {
+    const { messages, input: said, ...more } = input
+    const body = from === 'responses' ? { ...more, input: said } : { ...more, messages }
+    t.equal(told(from, body, target).answer.ping().toString(), sign, from)
+  }
+})
