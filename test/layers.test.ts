@@ -171,7 +171,7 @@ const DASHBOARD_MAY_IMPORT: RoomImports = {
   pki: ['admin', 'dashboard/frame', 'dashboard/rehearsed'],
   principals: ['admin', 'dashboard/activity', 'dashboard/frame', 'dashboard/rehearsed', 'http', 'operators'],
   proof: ['admin', 'dashboard/activity', 'dashboard/frame', 'http'],
-  providers: ['admin', 'dashboard/frame'],
+  providers: ['admin', 'dashboard/activity', 'dashboard/frame'],
   rehearsed: ['admin', 'dashboard/frame', 'http', 'operators'],
   settings: ['admin', 'dashboard/frame', 'dashboard/rehearsed', 'http', 'operators'],
   setup: ['admin', 'dashboard/frame', 'dashboard/principals', 'http', 'operators'],

@@ -1,5 +1,5 @@
-import { sizeOfLogprobs, type TokenLogprob } from './logprobs.ts'
 import type { AnswerEvent, AnswerPart } from './model/answer.ts'
+import { sizeOfLogprobs, type TokenLogprob } from './model/logprobs.ts'
 
 /** Characters of parts that wait. An answer with more is broken. */
 const MAX_KEPT = 1024 * 1024

@@ -1,7 +1,7 @@
-import type { TokenLogprob } from './logprobs.ts'
 import type { AnswerEvent } from './model/answer.ts'
+import type { TokenLogprob } from './model/logprobs.ts'
 
-/** What is stated of so many tokens is held back at most. An answer with more is broken. */
+/** The tokens of which the log probabilities are held back. An answer with more is broken. */
 const MAX_HELD_TOKENS = 4_096
 
 /**
@@ -12,7 +12,7 @@ export class StopWords {
   readonly #words: readonly string[]
   readonly #reach: number
   #held = ''
-  /** What is stated of tokens that are not shown yet, and how much of the text that is shown is of them. */
+  /** The log probabilities of tokens that are not shown yet, and how much of the text that is shown is of them. */
   #heldLogprobs: TokenLogprob[] = []
   #ahead = 0
   #isText = false

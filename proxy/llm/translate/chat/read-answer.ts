@@ -1,11 +1,11 @@
 import { isObject, type UnknownRecord } from '../../../../db/support/json.ts'
 import { faultOfError } from '../ends.ts'
 import type { ServerEvent } from '../events.ts'
-import { readLogprobs, type TokenLogprob } from '../logprobs.ts'
 import type { AnswerEnd, AnswerEvent, AnswerUsage } from '../model/answer.ts'
+import { readLogprobs, type TokenLogprob } from '../model/logprobs.ts'
 import type { AnswerMeans, AnswerReader } from '../model/reader.ts'
+import { countOf } from '../model/usage.ts'
 import { PartSequencer } from '../sequencer.ts'
-import { countOf } from '../usage.ts'
 
 const MAX_NAME = 256
 /** Characters of reasoning that are kept. More of it is not sealed, and so does not come back. */

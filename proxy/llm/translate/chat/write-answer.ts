@@ -1,8 +1,8 @@
 import type { UnknownRecord } from '../../../../db/support/json.ts'
 import { FINISH_OF_END, failureTold } from '../ends.ts'
 import { AnsweredCall } from '../kept-call.ts'
-import type { TokenLogprob } from '../logprobs.ts'
 import type { AnswerEnd, AnswerEvent, AnswerPart, AnswerUsage } from '../model/answer.ts'
+import type { TokenLogprob } from '../model/logprobs.ts'
 import type { AnswerWriter } from '../model/reader.ts'
 import type { AnswerWriting } from '../model/writing.ts'
 

@@ -3,8 +3,8 @@ import { END_OF_STOP_REASON, faultOfError } from '../ends.ts'
 import type { ServerEvent } from '../events.ts'
 import type { AnswerEvent, AnswerUsage } from '../model/answer.ts'
 import type { AnswerMeans, AnswerReader } from '../model/reader.ts'
+import { countOf } from '../model/usage.ts'
 import { ExactJson } from '../request/exact-json.ts'
-import { countOf } from '../usage.ts'
 
 /** Blocks of one answer. One with more is broken. */
 const MAX_BLOCKS = 10_000

@@ -3,8 +3,8 @@ import { failureTold, STOP_REASON_OF_END } from '../ends.ts'
 import { AnsweredCall } from '../kept-call.ts'
 import type { AnswerEnd, AnswerEvent, AnswerPart, AnswerUsage } from '../model/answer.ts'
 import type { AnswerWriter } from '../model/reader.ts'
+import { freshTokens } from '../model/usage.ts'
 import type { AnswerWriting } from '../model/writing.ts'
-import { freshTokens } from '../usage.ts'
 
 interface OpenBlock {
   readonly part: AnswerPart

@@ -1,4 +1,4 @@
-import type { TokenLogprob } from '../logprobs.ts'
+import type { TokenLogprob } from './logprobs.ts'
 
 /** The reasons why a model ended. `window`: its context is full. */
 export type AnswerEnd = 'done' | 'calls' | 'max_tokens' | 'window' | 'stop_word' | 'refusal'

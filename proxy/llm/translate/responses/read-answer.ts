@@ -1,11 +1,11 @@
 import { isObject, type UnknownRecord } from '../../../../db/support/json.ts'
 import { faultOfError } from '../ends.ts'
 import type { ServerEvent } from '../events.ts'
-import { readLogprobs } from '../logprobs.ts'
 import type { AnswerEnd, AnswerEvent, AnswerPart, AnswerUsage } from '../model/answer.ts'
+import { readLogprobs } from '../model/logprobs.ts'
 import type { AnswerMeans, AnswerReader } from '../model/reader.ts'
+import { countOf } from '../model/usage.ts'
 import { PartSequencer } from '../sequencer.ts'
-import { countOf } from '../usage.ts'
 
 const MAX_NAME = 256
 

@@ -1,8 +1,8 @@
 import type { UnknownRecord } from '../../../../db/support/json.ts'
 import { failureTold, INCOMPLETE_OF_END } from '../ends.ts'
 import { AnsweredCall } from '../kept-call.ts'
-import { sizeOfLogprobs, type TokenLogprob } from '../logprobs.ts'
 import type { AnswerEnd, AnswerEvent, AnswerPart, AnswerUsage } from '../model/answer.ts'
+import { sizeOfLogprobs, type TokenLogprob } from '../model/logprobs.ts'
 import type { AnswerWriter } from '../model/reader.ts'
 import type { AnswerWriting } from '../model/writing.ts'
 

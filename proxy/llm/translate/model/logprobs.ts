@@ -1,8 +1,8 @@
-import { isObject } from '../../../db/support/json.ts'
+import { isObject } from '../../../../db/support/json.ts'
 
 interface LikelyToken {
   readonly token: string
-  /** Its UTF-8 bytes; null: they are not stated. */
+  /** The bytes of its UTF-8; null: they are not stated. */
   readonly bytes: readonly number[] | null
   readonly logprob: number
 }

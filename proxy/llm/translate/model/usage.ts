@@ -1,4 +1,4 @@
-import type { AnswerUsage } from './model/answer.ts'
+import type { AnswerUsage } from './answer.ts'
 
 /** Returns a count that was stated; nothing if it is none. */
 export const countOf = (name: keyof AnswerUsage, value: unknown): AnswerUsage =>
