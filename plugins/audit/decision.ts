@@ -1,3 +1,4 @@
+import type { IncomingHttpHeaders } from 'node:http'
 import { missingCapability, RULE_REFUSAL_REASONS } from '../../db/ledger/authority/rule.ts'
 import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
 import type { CandidateSet } from '../../db/principals/pins.ts'
@@ -178,12 +179,18 @@ const NAMED = /^([\w-]{16})\.[\w-]+$/
 /** W3C Trace Context, version 00 and those that read like it. */
 const TRACE = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/
 
-function tracesOf({ headers }: PartialDecisionFacts): JsonObject {
+/** Returns the session that a client names, as rows have it; null if it names none. */
+export function sessionIdOf(headers: IncomingHttpHeaders): string | null {
   const given = SESSIONS.map((name) => headers[name]).find((value) => value !== undefined)
   const session = (typeof given === 'string' && NAMED.exec(given)?.[1]) || given
+  return typeof session === 'string' && PRINTABLE_TRACE.test(session) ? session : null
+}
+
+function tracesOf({ headers }: PartialDecisionFacts): JsonObject {
+  const session = sessionIdOf(headers)
   const trace = headers.traceparent === undefined ? null : TRACE.exec(String(headers.traceparent))
   return {
-    ...(typeof session === 'string' && PRINTABLE_TRACE.test(session) && { session_id: session }),
+    ...(session !== null && { session_id: session }),
     ...(trace?.[1] && { trace_id: trace[1] }),
   }
 }

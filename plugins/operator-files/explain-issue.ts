@@ -19,6 +19,14 @@ export interface CheckedFile {
 export function explainIssue(issue: Issue, checked: CheckedFile): FileFault[] {
   const { yaml } = checked
   if (issue.code === 'unrecognized_keys') return issue.keys.map((key) => unknownKey(issue.path, key, checked))
+  if (issue.code === 'invalid_union') {
+    // The alternative whose kind the value has says what is wrong in it.
+    const inner = issue.errors.find((all) =>
+      all.every(({ path, code }) => path.length > 0 || code === 'unrecognized_keys'),
+    )
+    if (inner)
+      return inner.flatMap((one) => explainIssue({ ...one, path: [...issue.path, ...one.path] }, checked))
+  }
   if (issue.code === 'invalid_key') {
     const message = `${shownValue(issue.path.at(-1))}: the key ${issue.issues[0]?.message ?? issue.message}`
     return [{ ...yaml.positionOfKey(issue.path), message }]
@@ -96,7 +104,8 @@ type PublishedSchema = z.core.JSONSchema.BaseSchema
 function knownKeys(schema: z.ZodType, path: YamlPath): readonly string[] {
   let at: PublishedSchema | undefined = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' })
   for (const step of path) at = typeof step === 'number' ? itemOf(at) : propertyOf(at, String(step))
-  return Object.keys(at?.properties ?? {})
+  const of = at?.anyOf?.filter(isSchema).find(({ properties }) => properties) ?? at
+  return Object.keys(of?.properties ?? {})
 }
 
 type MaybeSchema = boolean | PublishedSchema | readonly (boolean | PublishedSchema)[] | undefined

@@ -336,7 +336,7 @@ function countRequest(
     metrics.serverTools.inc({ provider, tool }, Number(count))
   metrics.providers.note({
     provider,
-    // Made by proxy/llm/refusals.ts, of those that were asked.
+    // Made by proxy/llm/refusals.ts, of those that were asked or passed over.
     attempts: (attempts ?? []) as unknown as readonly AttemptFigures[],
     failed: result === 'error' || ended.ending.reason === 'upstream_broken',
     reason: report.reason,

@@ -1,87 +1,192 @@
 import { Refusal } from '../../plugins/refusal.ts'
-import type { SecretTraces } from '../../plugins/secrets/traces.ts'
 import { CredentialError } from './credentials/provider-keys.ts'
 import { DIALECT_OF_WIRE } from './dialects/registry.ts'
+import type { BreakerPass } from './health/breaker.ts'
+import { waitUnlessGone } from './health/retry.ts'
 import type { LlmDependencies, LlmFacts } from './llm-call.ts'
-import { type AskedRequest, providerRequest } from './provider-request.ts'
+import { type AskedRequest, sendRequest, tellRequest } from './provider-request.ts'
 import {
+  type AttemptRecord,
   attemptOf,
-  failureOfAnswer,
-  failureOfError,
-  foreignAnswer,
-  isForTheNext,
   notConfiguredFailure,
-  type ProviderAttempt,
   type ProviderFailure,
   refusalOfFailure,
-  unreadAnswer,
 } from './refusals.ts'
 import type { ProviderAnswer } from './refused-answer.ts'
 import type { AskedTarget, ProviderTarget } from './routing.ts'
-import { type ToldRequest, tellCall } from './translate/call.ts'
-import { abandonAnswer, discardAnswer, type UpstreamAnswer } from './upstream/answer.ts'
-import { hasCredentials, isApiContent, isReadableContent, withoutSecrets } from './upstream/headers.ts'
-import { readProviderWords } from './upstream/words.ts'
+import { hasCredentials } from './upstream/headers.ts'
 
 /**
- * Asks providers in order until one answers otherwise than by a failed connection, a timeout, 402, 408, 409, 429 or 5xx.
- * Refuses with the `provider_*` reasons and `translation_lossy`. Throws the hangup's reason if the caller has hung up.
+ * Asks providers in order until one answers otherwise than by a failed connection, a timeout, 402, 408, 409, 429 or
+ * 5xx, or an error as the first event of its stream. Passes over those whose breaker is open, and asks one again as
+ * its `retry` says. Refuses with the `provider_*` reasons and `translation_lossy`. Throws the hangup's reason if the
+ * caller has hung up.
  */
-export async function firstAnswer(
+export const firstAnswer = (
   targets: readonly AskedTarget[],
   facts: LlmFacts,
   means: LlmDependencies,
-): Promise<ProviderAnswer> {
-  const failed: ProviderAttempt[] = []
-  const asked: AskedTarget[] = []
-  let last: ProviderFailure | null = null
-  let lossy: Refusal | null = null
-  let waitedMs = 0
-  const mayAsk = (target: AskedTarget) =>
-    hasCredentials(target.provider, facts.headers) && asked.every((before) => mayFollow(before, target))
-  for (const [index, target] of targets.entries()) {
-    // A target without a key was not asked, so it does not hide the answer of another one.
-    if (!hasCredentials(target.provider, facts.headers)) {
-      last ??= notConfiguredFailure(target.provider)
-      continue
-    }
-    if (!mayAsk(target)) continue
-    const told = target.wire !== null ? await tellRequest(target, facts) : null
-    // Nor does one that cannot be told all of the request.
-    if (told instanceof Refusal) {
-      lossy ??= told
-      continue
-    }
-    const keyed = target.provider.credentials ? await withKey({ target, told }, facts, means) : target
-    if ('failure' in keyed) {
-      last ??= keyed.failure
-      continue
-    }
-    asked.push(target)
-    const hasNext = () => targets.slice(index + 1).some(mayAsk)
-    const askedAt = performance.now()
-    const outcome = await attempt({ target: keyed, told }, facts, means, hasNext).catch((error: unknown) => {
-      throw facts.hangup.gone ? goneRefusal(error, target, failed) : error
-    })
-    const cameAt = performance.now()
-    waitedMs += cameAt - askedAt
-    if ('answer' in outcome) return { target: keyed, told, answer: outcome.answer, failed, waitedMs, cameAt }
-    last = outcome.failure
-    if (last.reason === 'provider_auth_failed') means.providerKeys.refused(target.provider)
-    failed.push(attemptOf(last))
-    if (!outcome.mayTryNext) break
+): Promise<ProviderAnswer> => new ProviderSearch(targets, facts, means).answer()
+
+class ProviderSearch {
+  readonly #targets: readonly AskedTarget[]
+  readonly #facts: LlmFacts
+  readonly #means: LlmDependencies
+  /** The requests that gave no answer, and the providers that were passed over. */
+  readonly #records: AttemptRecord[] = []
+  readonly #asked: AskedTarget[] = []
+  #last: ProviderFailure | null = null
+  #lossy: Refusal | null = null
+  #waitedMs = 0
+  /** True: nobody else may be asked. */
+  #isOver = false
+
+  constructor(targets: readonly AskedTarget[], facts: LlmFacts, means: LlmDependencies) {
+    this.#targets = targets
+    this.#facts = facts
+    this.#means = means
   }
-  if (!last) throw lossy ?? new Error('routing gave no target')
-  const { isFree } = facts.granted.target.endpoint
-  const { tokensUnknown, ...free } = last
-  throw await refusalOfFailure(isFree ? free : last, failed)
+
+  async answer(): Promise<ProviderAnswer> {
+    for (const [index, target] of this.#targets.entries()) {
+      if (this.#isOver) break
+      const answered = await this.#askIfFit(target, index)
+      if (answered) return answered
+    }
+    const answered = this.#asked.length === 0 ? await this.#askFirstOpen() : null
+    return answered ?? this.#refuse()
+  }
+
+  #askIfFit(target: AskedTarget, index: number): Promise<ProviderAnswer | null> | null {
+    const { provider } = target
+    // A target without a key was not asked, so it does not hide the answer of another one.
+    if (!hasCredentials(provider, this.#facts.headers)) this.#last ??= notConfiguredFailure(provider)
+    if (!this.#mayAsk(target)) return null
+    if (!this.#means.breakers.mayPass(provider)) return this.#passOver(target)
+    return this.#ask(target, () => this.#means.breakers.pass(provider), index)
+  }
+
+  #mayAsk(target: AskedTarget): boolean {
+    return (
+      hasCredentials(target.provider, this.#facts.headers) &&
+      this.#asked.every((before) => mayFollow(before, target))
+    )
+  }
+
+  #passOver({ provider: { name } }: AskedTarget): null {
+    this.#records.push({ provider: name, skipped: 'open' })
+    return null
+  }
+
+  /** Asks the first of the providers that were passed over: there is no other one. */
+  async #askFirstOpen(): Promise<ProviderAnswer | null> {
+    const { breakers } = this.#means
+    for (const target of this.#targets) {
+      const { provider } = target
+      const place = this.#records.findIndex((one) => one.provider === provider.name)
+      if (place < 0) continue
+      let forced: BreakerPass | null = breakers.force(provider)
+      const pass = (): BreakerPass | null => {
+        const once = forced ?? breakers.pass(provider)
+        forced = null
+        return once
+      }
+      const answered = await this.#ask(target, pass, this.#targets.length, place)
+      if (answered || this.#asked.length > 0) return answered
+    }
+    return null
+  }
+
+  /**
+   * Asks one provider, as often as its `retry` says. Resolves with null if another one is to be asked. `pass`: lets
+   * each request through. `place`: of the record that it was passed over, which is not so then.
+   */
+  async #ask(
+    target: AskedTarget,
+    pass: () => BreakerPass | null,
+    index: number,
+    place = -1,
+  ): Promise<ProviderAnswer | null> {
+    const request = await this.#prepare(target)
+    if (!request) return null
+    const hasNext = (): boolean =>
+      this.#targets
+        .slice(index + 1)
+        .some((one) => this.#mayAsk(one) && this.#means.breakers.mayPass(one.provider))
+    const retryUntil = performance.now() + target.timeouts.firstByteMs
+    for (let asked = 1; ; asked += 1) {
+      const passed = pass()
+      // A failure of its own has opened it, or one of other calls.
+      if (!passed) return asked === 1 ? this.#passOver(target) : null
+      if (asked === 1) {
+        this.#asked.push(target)
+        if (place >= 0) this.#records.splice(place, 1)
+      }
+      const askedAt = performance.now()
+      const sent = { ...request, pass: passed, asked, hasNext, retryUntil }
+      const outcome = await sendRequest(sent, this.#facts, this.#means).catch((error: unknown) => {
+        throw this.#facts.hangup.gone ? goneRefusal(error, target, this.#records) : error
+      })
+      const cameAt = performance.now()
+      this.#waitedMs += cameAt - askedAt
+      if ('answer' in outcome) {
+        const { answer } = outcome
+        return { ...request, answer, failed: this.#records, waitedMs: this.#waitedMs, cameAt }
+      }
+      this.#noteFailure(outcome.failure)
+      this.#isOver = !outcome.mayTryNext
+      if (outcome.retryMs === null) return null
+      await this.#wait(outcome.retryMs, outcome.failure)
+    }
+  }
+
+  /** Tells a target of the call, and gives it its key. Resolves with null if that cannot be. */
+  async #prepare(target: AskedTarget): Promise<AskedRequest | null> {
+    const told = target.wire !== null ? await tellRequest(target, this.#facts) : null
+    // One that cannot be told all of the request was not asked, likewise.
+    if (told instanceof Refusal) {
+      this.#lossy ??= told
+      return null
+    }
+    if (!target.provider.credentials) return { target, told }
+    const keyed = await withKey({ target, told }, this.#facts, this.#means)
+    if (!('failure' in keyed)) return { target: keyed, told }
+    this.#last ??= keyed.failure
+    return null
+  }
+
+  #noteFailure(failure: ProviderFailure): void {
+    this.#last = failure
+    this.#records.push(attemptOf(failure))
+    if (failure.reason === 'provider_auth_failed') this.#means.providerKeys.refused(failure.provider)
+  }
+
+  async #wait(ms: number, { provider, tokensUnknown }: ProviderFailure): Promise<void> {
+    const began = performance.now()
+    await waitUnlessGone(ms, this.#facts.hangup).catch((cause: unknown) => {
+      if (cause instanceof Refusal && cause.reason !== 'client_gone') throw cause
+      throw new Refusal('client_gone', {
+        detail: { provider: provider.name },
+        report: { attempts: this.#records, ...(tokensUnknown && { tokens_unknown: tokensUnknown }) },
+        cause,
+      })
+    })
+    this.#waitedMs += performance.now() - began
+  }
+
+  async #refuse(): Promise<never> {
+    if (!this.#last) throw this.#lossy ?? new Error('routing gave no target')
+    const { isFree } = this.#facts.granted.target.endpoint
+    const { tokensUnknown, ...free } = this.#last
+    throw await refusalOfFailure(isFree ? free : this.#last, this.#records)
+  }
 }
 
 /** Says of a call whose caller has hung up which provider may be at work on it. */
 function goneRefusal(
   cause: unknown,
   { provider: { name } }: ProviderTarget,
-  failed: readonly ProviderAttempt[],
+  failed: readonly AttemptRecord[],
 ): unknown {
   if (cause instanceof Refusal && cause.reason !== 'client_gone') return cause
   const attempts = [...failed, { provider: name, status: null, reason: 'client_gone' }]
@@ -111,74 +216,3 @@ async function withKey(
 const mayFollow = (one: ProviderTarget, next: ProviderTarget): boolean =>
   !(one.headers.passthrough || next.headers.passthrough) ||
   new URL(one.provider.base_url).origin === new URL(next.provider.base_url).origin
-
-type AttemptOutcome =
-  | { readonly answer: UpstreamAnswer }
-  | { readonly failure: ProviderFailure; readonly mayTryNext: boolean }
-
-/** Translates a call for a target. Resolves with its refusal if the target cannot be told all of it. */
-async function tellRequest(
-  { provider, model, alias, wire }: AskedTarget,
-  { granted, body, id, at, commitments, held, hangup }: LlmFacts,
-): Promise<ToldRequest | Refusal> {
-  const { model: named, endpoint } = granted.target
-  if (model === null || named === null || endpoint.wire === undefined || wire === null)
-    throw new Error('no model is told of this')
-  const call = { from: endpoint.wire, body, id, at, commitments, held, model: named }
-  const { principal } = granted
-  try {
-    return await tellCall(
-      { ...call, principalId: principal.id, signal: hangup.signal },
-      { provider, model, alias, wire },
-    )
-  } catch (error) {
-    if (error instanceof Refusal && error.reason === 'translation_lossy') return error
-    throw error
-  }
-}
-
-function attempt(
-  asked: AskedRequest,
-  facts: LlmFacts,
-  means: LlmDependencies,
-  hasNext: () => boolean,
-): Promise<AttemptOutcome> {
-  const { upstream, secrets } = means
-  const { target } = asked
-  // The first request of that key may still be at work there: another provider would be paid for the same.
-  const isWaitedFor = ({ status }: UpstreamAnswer) =>
-    status === 409 && facts.headers['idempotency-key'] !== undefined
-  return upstream.call(providerRequest(asked, facts, means)).then(
-    (answer) => outcomeOf(answer, target, secrets, () => !isWaitedFor(answer) && hasNext()),
-    // The hangup's reason is thrown on from here: nobody is left to try another provider for.
-    (error: unknown) => ({ failure: failureOfError(error, target.provider), mayTryNext: true }),
-  )
-}
-
-function outcomeOf(
-  came: UpstreamAnswer,
-  target: ProviderTarget,
-  secrets: SecretTraces,
-  hasNext: () => boolean,
-): AttemptOutcome {
-  const { status } = came
-  const headers = withoutSecrets(came.headers, target.headers)
-  const answer = { ...came, headers }
-  const failed = { provider: target.provider, status, headers }
-  if (status < 300) {
-    if (isApiContent(headers)) return { answer }
-    abandonAnswer(answer)
-    const failure = isReadableContent(headers) ? foreignAnswer(failed) : unreadAnswer(failed)
-    return { failure, mayTryNext: false }
-  }
-  const failure = failureOfAnswer(failed, target.headers.callerKey)
-  // What is said of our key or account is not the caller's.
-  if (failure && (status === 429 || status >= 500))
-    return { failure: { ...failure, words: readProviderWords(answer, secrets) }, mayTryNext: true }
-  if (!failure && !(isForTheNext(status) && hasNext())) return { answer }
-  discardAnswer(answer)
-  return {
-    failure: failure ?? { ...failed, reason: 'provider_refused' },
-    mayTryNext: !failure || status === 402,
-  }
-}

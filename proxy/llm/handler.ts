@@ -1,6 +1,8 @@
+import { sessionIdOf } from '../../plugins/audit/decision.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import type { Reply } from '../http/reply.ts'
 import { firstAnswer } from './attempts.ts'
+import { weightedOrder } from './health/weights.ts'
 import type { LlmDependencies, LlmFacts, LlmServices } from './llm-call.ts'
 import type { LlmOptions } from './options.ts'
 import { passOnAnswer, reportOf } from './passed-answer.ts'
@@ -13,8 +15,8 @@ import { providerSecretTraces } from './upstream/words.ts'
 
 /**
  * Sends a granted call to the provider of its model and passes the answer on as it comes
- * (docs/protocol.md#pass-through). Tries providers in order until one answers otherwise than by a failed
- * connection, a timeout, 402, 408, 409, 429 or 5xx. Refuses with the `provider_*`, `model_unknown` and
+ * (docs/protocol.md#pass-through). Asks providers in the order of the file, or of their weights, until one answers
+ * ({@link firstAnswer}). Refuses with the `provider_*`, `model_unknown` and
  * `dialect_translation_unavailable` reasons. Throws the hangup's reason when the caller has hung up.
  */
 export function llmHandler(options: LlmOptions, services: LlmServices): (facts: LlmFacts) => Promise<Reply> {
@@ -28,6 +30,7 @@ export function llmHandler(options: LlmOptions, services: LlmServices): (facts: 
       return fetching.length === 0 ? fixed : [...fixed, ...services.providerKeys.traces(fetching)]
     },
   }
+  const isWeighted = options.providers.some(({ weight }) => weight !== undefined)
   return async (facts) => {
     const { model, endpoint } = facts.granted.target
     if (facts.headers[LOOP]?.includes(services.loopToken)) throw new Refusal('loop_detected')
@@ -44,7 +47,8 @@ export function llmHandler(options: LlmOptions, services: LlmServices): (facts: 
         throw error
       }
     })()
-    const answered = await firstAnswer(targets, facts, means)
+    const ordered = isWeighted ? weightedOrder(targets, conversationOf(facts)) : targets
+    const answered = await firstAnswer(ordered, facts, means)
     if (isTold(answered)) return tellOn(answered, facts, means)
     return answered.answer.status < 300
       ? passOnAnswer(answered, facts, means)
@@ -54,6 +58,10 @@ export function llmHandler(options: LlmOptions, services: LlmServices): (facts: 
         }
   }
 }
+
+/** Names what stays at one provider, and so does the cache of its prompts: a session, or else the caller. */
+const conversationOf = ({ headers, granted }: LlmFacts): string =>
+  sessionIdOf(headers) ?? granted.principal.id
 
 const isTold = (answered: ProviderAnswer): answered is ProviderAnswer & { told: ToldRequest } =>
   answered.told !== null

@@ -5,6 +5,7 @@ import type { Arrival } from '../../plugins/plugin.ts'
 import type { SecretTraces } from '../../plugins/secrets/traces.ts'
 import type { ModelMismatches } from './answered-models.ts'
 import type { ProviderKeys } from './credentials/provider-keys.ts'
+import type { ProviderBreakers } from './health/provider-breakers.ts'
 import type { LlmTarget } from './routing.ts'
 import type { StateMemory } from './state/memory.ts'
 import type { StateFacts } from './state/provider-state.ts'
@@ -20,6 +21,7 @@ export type LlmFacts = Arrival &
 export interface LlmServices {
   readonly upstream: LlmUpstream
   readonly providerKeys: Pick<ProviderKeys, 'headers' | 'refused' | 'traces'>
+  readonly breakers: ProviderBreakers
   readonly idempotencyKeys: IdempotencyKeys
   /** The name of the gateways on this database in `CDN-Loop` (RFC 8586): a token that nobody can guess. */
   readonly loopToken: string

@@ -144,6 +144,86 @@ const FORM: Readonly<Record<PassedKind, string>> = {
 const losses = z.union([z.literal('all'), z.literal('none'), z.array(z.enum(LOSS_NAMES))])
 const droppedParameters = z.array(z.enum(DROPPABLE))
 
+const RETRIED = 'must be connect, reset, 408, 409, 429 or a status from 500 to 599'
+const RETRIED_STATUSES: ReadonlySet<number> = new Set([408, 409, 429])
+
+const retryRule = z
+  .strictObject({
+    attempts: z
+      .number()
+      .int()
+      .min(2)
+      .max(5)
+      .default(2)
+      .describe('The most requests to it for one call, the first one included. 2 to 5. Default 2.'),
+    on: z
+      .array(
+        z
+          .union([z.enum(['connect', 'reset']), z.number().int().min(400).max(599)], { error: RETRIED })
+          .refine((one) => typeof one === 'string' || one >= 500 || RETRIED_STATUSES.has(one), RETRIED),
+      )
+      .min(1)
+      .max(20)
+      .default(['connect', 429, 500, 502, 503, 529])
+      .describe(
+        'What is tried again: connect (no connection), reset (it broke before the answer), and statuses. ' +
+          'A request that timed out never is. Default connect, 429, 500, 502, 503, 529.',
+      ),
+    backoff_ms: z
+      .number()
+      .int()
+      .min(1)
+      .max(60_000)
+      .default(250)
+      .describe('The wait before it is asked again, doubled each time. Milliseconds. Default 250.'),
+    most_ms: z
+      .number()
+      .int()
+      .min(1)
+      .max(120_000)
+      .default(5_000)
+      .describe(
+        'The longest wait. If retry-after is longer, the next provider is asked at once. Milliseconds. Default 5000.',
+      ),
+  })
+  .refine(({ backoff_ms: first, most_ms: most }) => first <= most, {
+    path: ['backoff_ms'],
+    message: 'must not be more than most_ms',
+  })
+
+const seconds = (fallback: number, meaning: string) =>
+  z.number().int().min(1).max(3_600).default(fallback).describe(`${meaning} Seconds. Default ${fallback}.`)
+
+const breakerRule = z
+  .strictObject({
+    failures: z
+      .number()
+      .int()
+      .min(1)
+      .max(1_000)
+      .default(5)
+      .describe('The failures in a row that open it. Default 5.'),
+    rate: z
+      .number()
+      .refine((rate) => rate > 0 && rate <= 1, 'must be more than 0 and at most 1')
+      .default(0.5)
+      .describe('The share of failed requests that opens it, above 0 and at most 1. Default 0.5.'),
+    of: z
+      .number()
+      .int()
+      .min(1)
+      .max(100_000)
+      .default(20)
+      .describe('The fewest requests in window_s of which a share is taken. Default 20.'),
+    window_s: seconds(30, 'The time over which requests are counted.'),
+    open_s: seconds(10, 'The time for which a provider that fails is left alone.'),
+    most_s: seconds(120, 'The longest time for which it is, as each try that fails doubles it.'),
+  })
+  .refine(({ open_s: first, most_s: most }) => first <= most, {
+    path: ['open_s'],
+    message: 'must not be more than most_s',
+  })
+
 const aliasedModel = z.strictObject({
   model,
   lossy: losses.optional(),
@@ -310,6 +390,30 @@ const provider = z
       .describe(
         'Other names by which this provider answers for a model of its own: a deployment of Azure, a ' +
           'group of a router. An answer by any other model is shown to operators. * stands for any characters.',
+      ),
+    weight: z
+      .number()
+      .max(1_000)
+      .refine(
+        (weight) => weight > 0,
+        'must be more than 0; to ask a provider last, write it last, without one',
+      )
+      .optional()
+      .describe(
+        'Its share of the conversations among the providers of a model that have a weight. Absent: it is asked ' +
+          'in the order of the file.',
+      ),
+    retry: retryRule
+      .optional()
+      .describe(
+        'When the same provider is asked again, before the next one is (docs/providers.md#retry). Absent: never.',
+      ),
+    breaker: z
+      .union([z.literal('off'), breakerRule], { error: 'must be off, or an object such as {failures: 5}' })
+      .prefault({})
+      .describe(
+        'When a provider that fails is left alone for a while (docs/providers.md#breaker), or off. Default: ' +
+          '5 failures in a row, or half of at least 20 requests in 30 seconds.',
       ),
     connect_timeout_ms: milliseconds(5_000, 'How long connecting to the provider may take.'),
     first_byte_timeout_ms: milliseconds(

@@ -45,11 +45,19 @@ export interface ProviderFailure {
 }
 
 /** One provider that was asked, as outcome rows say it. No reason: its answer was passed on. */
-export interface ProviderAttempt extends JsonObject {
+interface ProviderAttempt extends JsonObject {
   readonly provider: string
   readonly status: number | null
   readonly reason?: RefusalReason
 }
+
+/** One provider that was passed over, as outcome rows say it: its breaker was open. */
+interface SkippedProvider extends JsonObject {
+  readonly provider: string
+  readonly skipped: 'open'
+}
+
+export type AttemptRecord = ProviderAttempt | SkippedProvider
 
 export const attemptOf = ({ provider, status, reason }: ProviderFailure): ProviderAttempt => ({
   provider: provider.name,
@@ -60,7 +68,7 @@ export const attemptOf = ({ provider, status, reason }: ProviderFailure): Provid
 /** Makes the refusal of a failure (docs/protocol.md#upstream-failures). `attempts`: all that were asked. */
 export async function refusalOfFailure(
   failure: ProviderFailure,
-  attempts: readonly ProviderAttempt[],
+  attempts: readonly AttemptRecord[],
 ): Promise<Refusal> {
   const { provider, reason, status, headers = {}, cause } = failure
   const words = await failure.words
@@ -160,11 +168,27 @@ export function failureOfAnswer(came: FailedAnswer, isCallerKey: boolean): Provi
     const message = `The provider ${provider.name} wants payment for this gateway's account (${status}). Tell the operator.`
     return { ...came, reason: 'provider_refused', final: true, message }
   }
-  if (status === 429 && !isCallerKey) return { ...came, reason: 'provider_rate_limited' }
-  if (status < 500) return null
-  const reason = status === 529 ? 'provider_overloaded' : 'provider_failed'
+  if (status < 500 && (status !== 429 || isCallerKey)) return null
+  const reason = REASON_OF_STATUS[status] ?? 'provider_failed'
   // No later attempt can be answered otherwise, although SDKs try again at any 5xx.
   return { ...came, reason, ...((status === 501 || status === 505) && { final: true }) }
+}
+
+/**
+ * Returns the failure of a stream whose first event says that it failed. `status`: the one that says the same;
+ * `stated`: the one that came.
+ */
+export function failureOfFirstEvent(
+  { provider, status, headers }: FailedAnswer,
+  stated: number,
+): ProviderFailure {
+  const reason = REASON_OF_STATUS[status] ?? 'provider_failed'
+  return { provider, reason, status: stated, headers, tokensUnknown: 'failed' }
+}
+
+const REASON_OF_STATUS: Readonly<Record<number, RefusalReason>> = {
+  429: 'provider_rate_limited',
+  529: 'provider_overloaded',
 }
 
 /** Never followed: it would carry key and prompt elsewhere. */

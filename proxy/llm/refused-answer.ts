@@ -10,9 +10,9 @@ import {
 import { BYTES_AT_ONCE, runInSlices } from '../../plugins/turns.ts'
 import type { Reply } from '../http/reply.ts'
 import {
+  type AttemptRecord,
   attemptOf,
   keyFailure,
-  type ProviderAttempt,
   type ProviderFailure,
   refusalOfFailure,
   unusableAnswer,
@@ -32,7 +32,7 @@ export interface ProviderAnswer {
   readonly answer: UpstreamAnswer
   /** The request, if it was translated. */
   readonly told: ToldRequest | null
-  readonly failed: readonly ProviderAttempt[]
+  readonly failed: readonly AttemptRecord[]
   /** The time that the call has waited for providers until then. ms. */
   readonly waitedMs: number
   /** The instant at which the answer was there. ms of the monotonic clock. */

@@ -9,13 +9,15 @@ export interface UpstreamTiming {
   readonly upstreamMs: number
 }
 
-/** One provider that a call asked, as its outcome row says it. */
+/** One provider that a call asked, or passed over, as its outcome row says it. */
 export interface AttemptFigures {
   readonly provider: string
   /** Null: no answer came. */
-  readonly status: number | null
+  readonly status?: number | null
   /** Absent: its answer was passed on. */
   readonly reason?: string
+  /** Absent: it was asked. */
+  readonly skipped?: string
 }
 
 /** An LLM call that a provider was asked for, when it has ended. */
@@ -79,6 +81,17 @@ export class ProviderFigures {
           for (const [status, count] of answers) this.inc({ provider, status }, count)
       },
     })
+    new Counter({
+      name: 'sallyport_provider_attempts_total',
+      help: 'Requests to providers by what came of them, and calls that passed one over (skipped).',
+      labelNames: ['provider', 'result'],
+      registers,
+      collect() {
+        this.reset()
+        for (const [provider, { results }] of records)
+          for (const [result, count] of results) this.inc({ provider, result }, count)
+      },
+    })
     new CountedHistogram(
       {
         name: 'sallyport_llm_first_byte_seconds',
@@ -101,11 +114,12 @@ export class ProviderFigures {
   /** Counts a call that has ended. Costs less than a microsecond. */
   note(call: LlmCallFigures): void {
     const { provider, attempts, timing, at } = call
-    const last = attempts.at(-1)
+    const last = attempts.findLast(({ skipped }) => skipped === undefined)
     for (const attempt of attempts) {
       const record = this.#of(attempt.provider)
-      const status = statusLabel(attempt)
-      record.answers.set(status, (record.answers.get(status) ?? 0) + 1)
+      increment(record.results, resultLabel(attempt))
+      if (attempt.skipped !== undefined) continue
+      increment(record.answers, statusLabel(attempt))
       if (attempt !== last) record.failed(at, attempt.reason ?? 'provider_failed')
     }
     if (timing) this.#own.add(Math.max(0, call.ms - timing.upstreamMs))
@@ -125,8 +139,18 @@ export class ProviderFigures {
   }
 }
 
+const increment = <Label>(counts: Map<Label, number>, label: Label): void => {
+  counts.set(label, (counts.get(label) ?? 0) + 1)
+}
+
+/** `ok`, `refused`, `skipped`, or the reason why it was left, without its prefix. */
+function resultLabel({ status, reason, skipped }: AttemptFigures): string {
+  if (skipped !== undefined) return 'skipped'
+  return reason?.replace('provider_', '') ?? ((status ?? 0) < 400 ? 'ok' : 'refused')
+}
+
 /** A status of RFC 9110, or why there is none: no provider can make up a value. */
-const statusLabel = ({ status, reason = 'none' }: AttemptFigures): string | number => {
+const statusLabel = ({ status = null, reason = 'none' }: AttemptFigures): string | number => {
   if (status === null) return reason
   return status in STATUS_CODES || status === 529 ? status : 'other'
 }
@@ -270,6 +294,7 @@ function quantile(counts: Uint32Array, share: number): number | null {
 class ProviderRecord {
   /** The counts of its answers by label. */
   readonly answers = new Map<string | number, number>()
+  readonly results = new Map<string, number>()
   readonly firstByte = new DoublingHistogram()
   readonly #hour = new SpanRing(60_000, 60)
   readonly #day = new SpanRing(1_800_000, 48)

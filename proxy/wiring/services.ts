@@ -45,6 +45,7 @@ import { MemoryBudget, type MemoryLimits, RequestDrain } from '../http/open-call
 import { ModelMismatches } from '../llm/answered-models.ts'
 import { ModelCatalogue } from '../llm/catalogue.ts'
 import { ProviderKeys } from '../llm/credentials/provider-keys.ts'
+import { ProviderBreakers } from '../llm/health/provider-breakers.ts'
 import { StateMemory } from '../llm/state/memory.ts'
 import { openUpstream } from '../llm/upstream/client.ts'
 import { idempotencyKeys } from '../llm/upstream/idempotency-keys.ts'
@@ -221,6 +222,7 @@ export async function openServices(
   followOnChanges(database.notices, followAuthority, (error) => logs.log.error({ err: error }, UNFOLLOWED))
   const upstream = openUpstream({ names: new HostNameCache({ servers: nameServers }) })
   const providerKeys = new ProviderKeys({ upstream, clock, log: logs.log })
+  const breakers = new ProviderBreakers({ now: monotonic, clock })
   const catalogue = new ModelCatalogue()
   const states = new StateMemory({ database, ledger, clock })
   return {
@@ -288,6 +290,8 @@ export async function openServices(
     nameServers,
     /** The look-up of the identity provider's names, whichever configuration is in force. */
     identityProviderNames: new HostNameCache({ servers: nameServers }),
+    /** Leave providers that fail alone for a while, whichever configuration is in force. */
+    breakers,
     idempotencyKeys: idempotencyKeys(subjectKeys.derived('llm idempotency key')),
     /** The name of the gateways on this database in `CDN-Loop`. */
     loopToken: `sallyport-${subjectKeys.derived('cdn loop').toString('hex').slice(0, 32)}`,

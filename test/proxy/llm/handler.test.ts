@@ -813,7 +813,7 @@ for (const [name, answered, final] of [
 
 await t.test('§3 an answer that has begun is never tried elsewhere', async (t) => {
   const { url } = await rawUpstream(t, (socket) =>
-    socket.write(chunkedHead(), () => socket.resetAndDestroy()),
+    socket.write(chunkedHead() + chunk('data: {"a":1}\n\n'), () => socket.resetAndDestroy()),
   )
   const second = await rawUpstream(t, ok)
   const { brokenOff } = await receive(await handle([openai(url), openai(second.url, { name: 'second' })]))

@@ -9,6 +9,7 @@ import type { Reply } from '../../../proxy/http/reply.ts'
 import { ModelMismatches } from '../../../proxy/llm/answered-models.ts'
 import { ProviderKeys } from '../../../proxy/llm/credentials/provider-keys.ts'
 import { LLM_ENDPOINTS, type LlmEndpoint } from '../../../proxy/llm/dialects/registry.ts'
+import { ProviderBreakers } from '../../../proxy/llm/health/provider-breakers.ts'
 import type { LlmFacts, LlmServices } from '../../../proxy/llm/llm-call.ts'
 import { type LlmOptions, llmOptions } from '../../../proxy/llm/options.ts'
 import { llmCall } from '../../../proxy/llm/routing.ts'
@@ -86,6 +87,7 @@ export const options = (providers: readonly Loose[], more: Loose = {}): LlmOptio
 export const servicesWith = (upstream: LlmUpstream): LlmServices => ({
   upstream,
   providerKeys: new ProviderKeys({ upstream, clock: Date.now, log: pino({ level: 'silent' }) }),
+  breakers: new ProviderBreakers({ now: () => performance.now(), clock: Date.now }),
   idempotencyKeys: idempotencyKeys(Buffer.alloc(32)),
   loopToken: 'sallyport-test',
   states: { note: () => {} },
