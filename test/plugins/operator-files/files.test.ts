@@ -22,6 +22,11 @@ const list = z.strictObject({
     )
     .max(2)
     .default([]),
+  rule: z
+    .union([z.literal('off'), z.strictObject({ few: z.number().min(1) })], {
+      error: 'must be off, or a rule',
+    })
+    .optional(),
   headers: z.record(z.string().regex(/^[a-z-]+$/, 'must be lower case'), z.string()).default({}),
 })
 
@@ -163,6 +168,15 @@ await t.test('§8 each mistake is told at its own line and column', async (t) =>
       'an unknown key inside',
       'plugin: list\nitems:\n  - name: aa\n    nmae: bb\n',
       '4:5: unknown key "nmae" in items[0]: did you mean name?',
+    ],
+    ['another word for a rule', 'plugin: list\nrule: on\n', '2:7: rule must be off, or a rule'],
+    ['a wrong value in a rule', 'plugin: list\nrule: {few: x}\n', '2:13: rule.few must be a number, got "x"'],
+    ['a small value in a rule', 'plugin: list\nrule: {few: 0}\n', '2:13: rule.few must be at least 1'],
+    ['nothing in a rule', 'plugin: list\nrule: {}\n', '2:7: rule.few is missing'],
+    [
+      'an unknown key in a rule',
+      'plugin: list\nrule: {few: 1, feww: 2}\n',
+      '2:16: unknown key "feww" in rule: did you mean few?',
     ],
     [
       'a wrong key of a map',
