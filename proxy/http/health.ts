@@ -15,6 +15,8 @@ export interface ReadinessChecks {
   readonly audit: CheckResult
   readonly ca: CheckResult
   readonly plugins: CheckResult
+  /** Absent if none is configured. Calls are still served, or refused by themselves. */
+  readonly providers?: 'ok' | 'degraded' | 'down'
   /** Present while little is left of the disk. Calls are still served. */
   readonly disk?: 'low'
   /** Present while few descriptors are left, or connections find no place. */
@@ -65,6 +67,8 @@ interface ReadinessDependencies {
   readonly ledger: Pick<Ledger, 'failing'>
   readonly drain: Pick<RequestDrain, 'draining'>
   readonly authority: IssuingAuthority
+  /** Null: none is configured. */
+  readonly providers: () => 'ok' | 'degraded' | 'down' | null
   readonly disk: { readonly low: boolean }
   readonly descriptors: { readonly low: boolean }
   readonly anchors: () => Promise<readonly { readonly late: boolean }[]>
@@ -83,6 +87,7 @@ export function readinessProbe({
   ledger,
   drain,
   authority,
+  providers,
   disk,
   descriptors,
   anchors,
@@ -100,6 +105,7 @@ export function readinessProbe({
         audit: ledger.failing ? 'failed' : 'ok',
         ca: clock() < caNotAfter ? 'ok' : 'failed',
         plugins: 'ok',
+        ...maybeProviders(providers()),
         ...(disk.low && { disk: 'low' }),
         ...(descriptors.low && { descriptors: 'low' }),
         ...((await isLate(anchors)) && { anchors: 'late' }),
@@ -110,6 +116,10 @@ export function readinessProbe({
     }),
   )
 }
+
+const maybeProviders = (
+  providers: ReadinessChecks['providers'] | null,
+): Pick<ReadinessChecks, 'providers'> => (providers ? { providers } : {})
 
 /** Makes one work at a time, for all who ask meanwhile. */
 function shareRunningWork<Made>(work: () => Promise<Made>): () => Promise<Made> {

@@ -54,6 +54,7 @@ const readiness = z
       audit: check,
       ca: check,
       plugins: check,
+      providers: z.enum(['ok', 'degraded', 'down']).exactOptional(),
       disk: z.literal('low').exactOptional(),
       descriptors: z.literal('low').exactOptional(),
       anchors: z.literal('late').exactOptional(),
@@ -68,6 +69,7 @@ const checks = (result: z.output<typeof check>) => ({
   audit: result,
   ca: 'ok',
   plugins: 'ok',
+  providers: 'ok',
 })
 
 const pem: AnswerDoc = {

@@ -25,6 +25,7 @@ export function describeProviders(options: LlmOptions, catalogue: Pick<ModelCata
       key: keyOf(provider),
       key_variable: provider.keyVariable ?? null,
       is_default: provider.name === fallback,
+      weight: provider.weight ?? null,
       patterns: [...provider.models],
       aliases: Object.fromEntries(
         Object.entries(provider.aliases).map(([name, to]) => [name, modelOfAlias(to)]),

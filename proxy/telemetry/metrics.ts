@@ -60,6 +60,8 @@ interface GaugeSources {
     readonly connections: number
     readonly mostConnections: number
   }
+  /** The state of the breaker of each provider, by name. */
+  readonly providerStates: () => readonly (readonly [string, keyof typeof PROVIDER_STATES])[]
   /** The ends of the service's own certificates, by name. Seconds since the epoch. */
   readonly certificates: () => Promise<ReadonlyMap<string, number>>
 }
@@ -122,6 +124,7 @@ export function createMetrics(ask: GaugeSources) {
     ],
   })
   certificateGauge(registry, ask.certificates)
+  providerGauge(registry, ask.providerStates)
   lostLinesCounter(registry, ask.lostLines)
   gauges(registry, { held_bytes: ['Bytes of bodies and answers that calls hold.', ask.held] })
   buildInfo(registry)
@@ -277,6 +280,23 @@ function certificateGauge(registry: Registry, ask: GaugeSources['certificates'])
     async collect() {
       this.reset()
       for (const [certificate, seconds] of await ask()) this.set({ certificate }, seconds)
+    },
+  })
+  registry.registerMetric(made)
+}
+
+/** The values of `sallyport_provider_state`; a breaker that is off never opens. */
+const PROVIDER_STATES = { off: 0, closed: 0, half_open: 1, open: 2 } as const
+
+function providerGauge(registry: Registry, ask: GaugeSources['providerStates']): void {
+  const made = new Gauge({
+    name: 'sallyport_provider_state',
+    help: 'Providers: 0 asked, 1 tried again, 2 left alone.',
+    labelNames: ['provider'],
+    registers: [],
+    collect() {
+      this.reset()
+      for (const [provider, state] of ask()) this.set({ provider }, PROVIDER_STATES[state])
     },
   })
   registry.registerMetric(made)

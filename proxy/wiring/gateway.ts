@@ -182,6 +182,7 @@ async function openGateway(opening: OpenOptions): Promise<Gateway> {
   services.mounted.brokenExpectations = brokenExpectationsOf(dataDirectory.database, () =>
     expectedOf(inForce.configuration()),
   )
+  services.mounted.providers = () => inForce.configuration().llm.providers
   let archive: ArchiveTask | null = null
   services.mounted.archive = () => (archive ??= archiveTask(services, inForce.configuration))
   services.mounted.archiveAlarm = () => archiveDeskOf(services, inForce.configuration()).alarm(clock())

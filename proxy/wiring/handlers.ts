@@ -122,6 +122,7 @@ export function createHandlers(
     public: {
       readiness: readinessProbe({
         ...{ database, ledger, drain, authority, disk: services.disk, clock },
+        providers: () => providersStanding(services, configuration),
         descriptors: services.descriptors,
         anchors: admin.anchors,
         sealing: services.sealing,
@@ -133,6 +134,10 @@ export function createHandlers(
     registry: services.metrics.registry,
   }
 }
+
+/** Null: no provider is configured. */
+const providersStanding = ({ breakers }: GatewayServices, { llm }: Configuration) =>
+  llm.providers.length === 0 ? null : breakers.standing(llm.providers)
 
 /** The models that ran in place of others, but for what the configuration of now calls the same. */
 const openMismatches = ({ modelMismatches }: GatewayServices, { llm }: Configuration) =>
@@ -213,9 +218,13 @@ function mcpHandlers(
 
 /** Describes the providers of a configuration, by the calls of this gateway. */
 function providersOf(
-  { catalogue, trials, metrics, startedAt }: GatewayServices,
+  { catalogue, trials, metrics, breakers, startedAt }: GatewayServices,
   { llm }: Configuration,
 ): AdminContext['providers'] {
+  const breakerOf = (name: string) => {
+    const provider = llm.providers.find((one) => one.name === name)
+    return provider ? breakers.state(provider) : 'off'
+  }
   return {
     ask: (name) => trials.ask(llm, name),
     list: (at) => {
@@ -224,6 +233,7 @@ function providersOf(
         since: printInstant(startedAt) ?? '',
         providers: providers.map((provider) => ({
           ...provider,
+          breaker: breakerOf(provider.name),
           ...standingView(metrics.providers.standing(provider.name, at)),
         })),
         routes,

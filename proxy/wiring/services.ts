@@ -45,7 +45,7 @@ import { MemoryBudget, type MemoryLimits, RequestDrain } from '../http/open-call
 import { ModelMismatches } from '../llm/answered-models.ts'
 import { ModelCatalogue } from '../llm/catalogue.ts'
 import { ProviderKeys } from '../llm/credentials/provider-keys.ts'
-import { ProviderBreakers } from '../llm/health/provider-breakers.ts'
+import { type BreakableProvider, ProviderBreakers } from '../llm/health/provider-breakers.ts'
 import { StateMemory } from '../llm/state/memory.ts'
 import { openUpstream } from '../llm/upstream/client.ts'
 import { idempotencyKeys } from '../llm/upstream/idempotency-keys.ts'
@@ -76,6 +76,8 @@ interface MountedFacts {
   /** The task of the archive, made when it is first asked for. */
   archive: () => ArchiveTask
   archiveAlarm: () => Promise<Pick<ArchiveAlarm, 'overdue' | 'last'>>
+  /** The providers of the configuration in force. */
+  providers: () => readonly BreakableProvider[]
   /** Why the last load of the operators' files was rejected; null: it was not. */
   rejected: ConfigurationRejection | null
 }
@@ -129,6 +131,7 @@ export async function openServices(
       throw new Error('the gateway is not open yet')
     },
     archiveAlarm: () => Promise.resolve({ overdue: false, last: null }),
+    providers: () => [],
     rejected: null,
   }
   const { logKeys, keys, nonceSecret, subjectKeys } = await database.alone(async () => {
@@ -163,6 +166,7 @@ export async function openServices(
     metrics.fullConnections.inc({ outcome }),
   )
   const bundleStandings = new Map<string, BundleStanding>()
+  const breakers = new ProviderBreakers({ now: monotonic, clock })
   const metrics = createMetrics({
     descriptors,
     waiting: () => ledger.waiting,
@@ -172,6 +176,7 @@ export async function openServices(
     sealingStopped: () => sealing.stopped,
     lateAnchors: () => mounted.lateAnchors(),
     brokenExpectations: () => mounted.brokenExpectations(),
+    providerStates: () => mounted.providers().map((one) => [one.name, breakers.state(one)]),
     archiveAlarm: () => mounted.archiveAlarm(),
     quarantined: () => countQuarantinedTools(database),
     unreadable: () => countUnreadableResources(database),
@@ -222,7 +227,6 @@ export async function openServices(
   followOnChanges(database.notices, followAuthority, (error) => logs.log.error({ err: error }, UNFOLLOWED))
   const upstream = openUpstream({ names: new HostNameCache({ servers: nameServers }) })
   const providerKeys = new ProviderKeys({ upstream, clock, log: logs.log })
-  const breakers = new ProviderBreakers({ now: monotonic, clock })
   const catalogue = new ModelCatalogue()
   const states = new StateMemory({ database, ledger, clock })
   return {

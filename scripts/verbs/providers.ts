@@ -22,12 +22,14 @@ const list = subcommandOf({
   },
 })
 
+const BREAKERS = { open: ' (left alone)', half_open: ' (tried again)', closed: '', off: '' } as const
+
 const stateOf = (one: ProviderList['providers'][number]): string =>
   one.failing_since !== null
-    ? `fails since ${one.failing_since}: ${one.problem ?? ''}`
+    ? `fails since ${one.failing_since}: ${one.problem ?? ''}${BREAKERS[one.breaker]}`
     : one.answering_since === null
       ? 'not called yet'
-      : `answers since ${one.answering_since}`
+      : `answers since ${one.answering_since}${BREAKERS[one.breaker]}`
 
 interface ProviderTrial {
   readonly ms: number

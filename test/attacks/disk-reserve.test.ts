@@ -16,7 +16,7 @@ await t.test('D3: while the disk is low, what is allowed has its rows and nothin
   const gateway = await testGateway(t, { settings: { MCP_PROXY_DISK_RESERVE_MIB: '999999999' } })
   const bot = await gateway.enroll('bot', ['llm.chat'])
   const nobody = await gateway.enroll('nobody', [])
-  const checks = { database: 'ok', audit: 'ok', ca: 'ok', plugins: 'ok', disk: 'low' }
+  const checks = { database: 'ok', audit: 'ok', ca: 'ok', plugins: 'ok', providers: 'ok', disk: 'low' }
   const { status, json } = await gateway.call(null, 'GET', '/ready')
   t.strictSame([status, json], [200, { status: 'ready', checks }])
   const refused = await flood(gateway, nobody, 20)

@@ -67,7 +67,7 @@ await t.test(
       () => checksOf(gateway),
       ({ log }) => log === 'losing',
     )
-    t.same(checks, { database: 'ok', audit: 'ok', ca: 'ok', plugins: 'ok', log: 'losing' })
+    t.same(checks, { database: 'ok', audit: 'ok', ca: 'ok', plugins: 'ok', providers: 'ok', log: 'losing' })
     t.equal((await gateway.control('GET', '/ready')).status, 200, 'it serves')
     t.equal(await endOf(gateway), 0)
   },

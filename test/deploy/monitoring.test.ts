@@ -142,6 +142,7 @@ t.test('a figure that the database does not give leaves the others where they ar
     reachable: () => Promise.resolve(false),
     listening: () => false,
     descriptors: new FileDescriptors(false, 9),
+    providerStates: () => [],
     certificates: () => Promise.resolve(new Map([['server', 7]])),
   })
   const text = await registry.metrics()

@@ -99,6 +99,7 @@ await t.test('docs/operating.md names every metric with its labels, and no page 
       listening: () => true,
     },
     descriptors: { open: 1, limit: 1, connections: 1, mostConnections: 1 },
+    providerStates: () => [],
     certificates: () => Promise.resolve(new Map()),
   } as unknown as Parameters<typeof createMetrics>[0])
   const metrics = new Map<string, string>()

@@ -30,6 +30,13 @@ const provider = z
       .meta({ description: "callers: it gets its callers' own keys." }),
     key_variable: z.string().nullable().meta({ description: 'The variable that the key comes from.' }),
     is_default: z.boolean(),
+    weight: z
+      .number()
+      .nullable()
+      .meta({ description: 'Its share among the providers of a model. Null: the order of the file.' }),
+    breaker: z.enum(['closed', 'half_open', 'open', 'off']).meta({
+      description: 'open: it fails, and is left alone. half_open: one call at a time tries it again.',
+    }),
     patterns: z.array(z.string()).meta({ description: '`models` of its file: * stands for any characters.' }),
     aliases: z.record(z.string(), z.string()),
     listed: z
@@ -50,7 +57,11 @@ export const providerList = z.strictObject({
   routes: z.array(
     z.strictObject({
       model: z.string(),
-      providers: z.array(z.string()).meta({ description: 'In the order in which they are tried.' }),
+      providers: z
+        .array(z.string())
+        .meta({
+          description: 'In the order in which they are tried; those with a weight share their places.',
+        }),
     }),
   ),
 })

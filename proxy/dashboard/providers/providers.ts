@@ -24,6 +24,13 @@ const KEYS = {
   callers: "its callers' own",
 } as const
 
+const BREAKERS = {
+  open: html`<span class="badge warn">left alone</span>: calls go to the next provider`,
+  half_open: html`<span class="badge warn">tried again</span> by one call at a time`,
+  closed: html`calls go to it`,
+  off: html`<span class="faint">off: it is asked even while it fails</span>`,
+} as const
+
 /** GET /proxy/providers: each provider of models, its state, and what it did in the last hour and day. */
 export const providersPage: DashboardPage = async (dashboard, facts) => {
   const { value } = await perform(OPERATIONS.providers.list, dashboard.context, {}, facts)
@@ -55,6 +62,8 @@ function factsAbout(one: ProviderView, at: number): readonly (readonly [string, 
   const aliases = Object.entries(one.aliases).map(([alias, model]) => `${alias} → ${model}`)
   return [
     ['State', stateOf(one, at)],
+    ['Breaker', BREAKERS[one.breaker]],
+    ...(one.weight === null ? [] : [['Weight', String(one.weight)] as const]),
     ['Key', keyOf(one)],
     ['API', `${one.dialect} (${one.speaks.join(', ')}), ${one.base_url}`],
     [

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { CHAT, testGateway } from '../../support/gateway.ts'
 import { signedInBySecret } from '../../support/oidc/jar.ts'
-import { eventually } from '../../support/settled.ts'
+import { eventually, settledCalls } from '../../support/settled.ts'
 import { testUpstream } from '../../support/upstream.ts'
 
 const KEY = 'sk-upstream-of-the-organisation'
@@ -112,3 +112,45 @@ await t.test(
     t.equal(asked, 2)
   },
 )
+
+await t.test('a provider that is left alone is named to operators, and to nobody else', async (t) => {
+  const failing = await testUpstream(t, (res) => void res.writeHead(503).end())
+  const file = `plugin: llm
+providers:
+  - name: first
+    dialect: openai
+    base_url: "${failing.url}/v1"
+    api_key: ${KEY}
+    models: ["gpt-*"]
+    breaker: { failures: 1, open_s: 3600, most_s: 3600 }
+  - { name: second, dialect: openai, base_url: UPSTREAM/v1, api_key: sk-other, models: ["gpt-*"], weight: 2 }
+`
+  const gateway = await testGateway(t, { files: { '50-llm.yaml': file } })
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  const ready = () => gateway.call(null, 'GET', '/ready')
+  t.equal((await ready()).json.checks.providers, 'ok')
+  for (let call = 0; call < 2; call += 1)
+    t.equal((await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })).status, 200)
+  const { status, json, text } = await ready()
+  t.same([status, json.checks.providers], [200, 'degraded'])
+  t.notMatch(text, 'first', 'whoever asks')
+  t.match((await gateway.admin('GET', '/v1/admin/providers')).json.providers, [
+    { name: 'first', breaker: 'open', weight: null },
+    { name: 'second', breaker: 'closed', weight: 2 },
+  ])
+  const [one, two] = (await settledCalls(gateway)).ended.map(({ detail }) => detail.attempts)
+  const second = { provider: 'second', status: 200 }
+  t.same(one, [{ provider: 'first', status: 503, reason: 'provider_failed' }, second])
+  t.same(two, [{ provider: 'first', skipped: 'open' }, second])
+  const metrics = (await gateway.admin('GET', '/metrics')).text
+  for (const line of [
+    'sallyport_provider_state{provider="first"} 2',
+    'sallyport_provider_state{provider="second"} 0',
+    'sallyport_provider_attempts_total{provider="first",result="failed"} 1',
+    'sallyport_provider_attempts_total{provider="first",result="skipped"} 1',
+    'sallyport_provider_attempts_total{provider="second",result="ok"} 2',
+    'sallyport_llm_provider_answers_total{provider="first",status="503"} 1',
+  ])
+    t.match(metrics, line)
+  t.match((await (await signedInBySecret(gateway)).ask('GET', '/proxy/providers')).text, 'left alone')
+})

@@ -39,6 +39,7 @@ async function serving(t: Test, reply: () => Reply, settled: (settlement: CallSe
     reachable: async () => true,
     listening: () => true,
     descriptors: new FileDescriptors(false),
+    providerStates: () => [],
     certificates: async () => new Map(),
   })
   const recorder: Recorder<Arrival> = {

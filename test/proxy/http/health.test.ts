@@ -10,7 +10,7 @@ await t.test(
     for (const path of ['/health', '/healthz', '/health/liveness', '/health/liveliness']) {
       t.strictSame((await gateway.call(null, 'GET', path)).json, { status: 'ok' }, path)
     }
-    const checks = { database: 'ok', audit: 'ok', ca: 'ok', plugins: 'ok' }
+    const checks = { database: 'ok', audit: 'ok', ca: 'ok', plugins: 'ok', providers: 'ok' }
     for (const path of ['/ready', '/readyz', '/health/readiness']) {
       const { status, json } = await gateway.call(null, 'GET', path)
       t.strictSame([status, json], [200, { status: 'ready', checks }], path)

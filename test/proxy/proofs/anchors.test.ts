@@ -64,7 +64,7 @@ await t.test(
     )
     const key = parseVerifierKey((await gateway.call(bot, 'GET', '/v1/audit/key')).text)
     for (const { note } of all) t.ok(verifyNoteSignature(note, key).good)
-    t.same(await ready(gateway), { database: 'ok', audit: 'ok', ca: 'ok', plugins: 'ok' })
+    t.same(await ready(gateway), { database: 'ok', audit: 'ok', ca: 'ok', plugins: 'ok', providers: 'ok' })
   },
 )
 

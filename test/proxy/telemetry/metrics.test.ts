@@ -27,6 +27,7 @@ const metricsOf = (waiting: number): GatewayMetrics =>
     reachable: async () => true,
     listening: () => true,
     descriptors: { limit: null, open: null, connections: 0, mostConnections: 0 },
+    providerStates: () => [],
     certificates: async () => new Map(),
   })
 
