@@ -6,7 +6,7 @@ import { type RetryCause, retryAfterMs } from './retry.ts'
 export type BreakableProvider = Pick<LlmProvider, 'name' | 'base_url' | 'breaker'>
 
 /** A breaker that the file has turned off is always closed. */
-export type ProviderState = BreakerState | 'off'
+export type ProviderBreakerState = BreakerState | 'off'
 
 /** The state of all providers together: `down` if no call would be let through to any. */
 export type ProvidersStanding = 'ok' | 'degraded' | 'down'
@@ -39,7 +39,7 @@ export class ProviderBreakers {
     this.clock = clock
   }
 
-  state(provider: BreakableProvider): ProviderState {
+  state(provider: BreakableProvider): ProviderBreakerState {
     return this.#of(provider)?.state ?? 'off'
   }
 
@@ -81,7 +81,7 @@ export class ProviderBreakers {
   /** Tells how all providers are. Those that are turned off count as well. */
   standing(providers: readonly BreakableProvider[]): ProvidersStanding {
     const states = providers.map((one) => this.state(one))
-    const isFit = (state: ProviderState): boolean => state === 'closed' || state === 'off'
+    const isFit = (state: ProviderBreakerState): boolean => state === 'closed' || state === 'off'
     if (states.every(isFit)) return 'ok'
     return states.every((state) => state === 'open') ? 'down' : 'degraded'
   }
