@@ -57,7 +57,7 @@ async function pair(t: Test, first: Answering, more: Loose = {}, second: Answeri
   }
   const [provider] = providers.providers
   if (!provider) throw new Error('there is no provider')
-  return { one, two, clock, call, attempts, state: () => breakers.state(provider) }
+  return { one, two, clock, handle, call, attempts, state: () => breakers.state(provider) }
 }
 
 const { message: GONE } = new Refusal('client_gone')
@@ -342,6 +342,19 @@ await t.test('if all are left alone, the first is asked nevertheless, once', asy
   t.strictSame(await attempts(), [{ provider: 'two', skipped: 'open' }, failed('provider_failed', 500)])
   t.equal(one.seen.length, first + 1)
   t.equal(two.seen.length, second)
+})
+
+await t.test('a call about what one provider keeps goes to no other, though that one fails', async (t) => {
+  const answers = inTurn(failing(500), ok)
+  const { one, two, handle, attempts, state } = await pair(t, answers, { breaker: { failures: 1 } })
+  await attempts()
+  t.equal(state(), 'open')
+  const asked = two.seen.length
+  const reply = await handle({ ...(await facts({ body: CHAT })), stateAt: new Set(['one']) })
+  t.strictSame(reply.report?.().detail.attempts, [{ provider: 'one', status: 200 }])
+  t.equal(one.seen.length, 2)
+  t.equal(two.seen.length, asked)
+  t.equal(state(), 'closed')
 })
 
 await t.test('a 429 leaves its provider alone for as long as it says', async (t) => {
