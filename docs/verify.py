@@ -415,6 +415,7 @@ class State:
         self.vouching = {}  # subject: the CAs that vouch for it
         self.anchoring = set()  # streams whose process names the CA that let an SVID in
         self.old = set()  # subjects and resources of rows of version 1: nobody knows their revision
+        self.prices = {}  # the rates that rows have stated, by their names
 
     def start(self, row):
         """Takes in what a start of the service says."""
@@ -682,6 +683,7 @@ class State:
             "secret": self.secret, "secret_is_disabled": self.disabled,
             "signing_keys": None if self.signing is None else by_units(self.signing),
             "sessions": self.sessions, "sessions_of_nobody": by_units(self.unsaid), "sets": self.sets,
+            **({"prices": self.prices} if self.prices else {}),
         }  # fmt: skip
 
     def take(self, left):
@@ -704,6 +706,7 @@ class State:
         self.old, self.secret, self.disabled = set(left["old"]), left["secret"], left["secret_is_disabled"]
         self.signing = None if left["signing_keys"] is None else set(left["signing_keys"])
         self.sessions, self.unsaid, self.sets = left["sessions"], set(left["sessions_of_nobody"]), left["sets"]
+        self.prices = dict(left.get("prices", {}))
 
 
 MODES = ("egress_dpop_mode", "no_downgrade", "enforce_tools_call")
@@ -1080,6 +1083,8 @@ class Walk:
         self.pair(row)
         if gated(row["action"]) and row["status"] in ("allowed", "denied"):
             self.decide(row)
+        elif gated(row["action"]) and row["status"] in OUTCOMES and row["v"] == 2:
+            self.charge(row)
         elif not gated(row["action"]) and not refused_change(row):
             self.hold(row)
             try:
@@ -1103,10 +1108,25 @@ class Walk:
                 self.archived[row["detail"]["file"]] = (row["detail"].get("sha256"), f"{row['stream']}:{row['seq']}")
         if row["action"] == "ledger.state" and not old:
             return self.compare(row["detail"])
+        if row["action"] == "price.stated" and not old:
+            return self.price(row["detail"])
         self.state.ways(row)
         self.state.cas_of(row)
         if not old:
             self.state.learn(row["action"], row["config_digest"], row["detail"])
+
+    def price(self, said):
+        price, rates = said.get("price"), said.get("rates")
+        need(isinstance(price, str) and is_rates(rates), "states no rates")
+        need(hashlib.sha256(canonical(rates)).hexdigest()[:16] == price, "states other rates than it names")
+        self.state.prices[price] = rates
+
+    def charge(self, row):
+        try:
+            check_cost(row["detail"], self.state.prices)
+        except Contradiction as problem:
+            self.disagree += 1
+            self.name(row["stream"], row["seq"], str(problem))
 
     def compare(self, said):
         leaf, digest = said.get("leaf"), said.get("sha256")
@@ -1284,7 +1304,7 @@ IS_CONFIGURATION = members(
     egress_dpop_mode=("off", "optional", "required").__contains__, no_downgrade=is_flag, enforce_tools_call=is_flag,
     checks=list_of(lambda check: is_check(check) and is_flag(check.get("shadow")) and "digest" in check),
 )  # fmt: skip
-is_state = members(
+HAS_ALL = members(
     v=lambda value: value == 1 and is_integer(value), leaf=is_place, streams=map_of(row_of(is_place, is_text, is_version)),
     open=map_of(row_of(is_text, is_place, is_version)), open_is_cut=is_flag, principals=map_of(IS_PRINCIPAL),
     principal_sets=list_of(lambda one: is_held_set(one)), resources=map_of(IS_RESOURCE),
@@ -1292,6 +1312,10 @@ is_state = members(
     names_anchors=strings, old=strings, secret=lambda value: value is False or maybe(is_text)(value), secret_is_disabled=is_flag,
     signing_keys=maybe(strings), sessions=map_of(members(who=maybe(is_text), until=is_text)), sessions_of_nobody=strings, sets=map_of(is_text),
 )  # fmt: skip
+
+
+def is_state(value):
+    return HAS_ALL(value) and map_of(is_rates)(value.get("prices", {}))
 
 
 def states_said(file):
@@ -1319,6 +1343,122 @@ def refused_change(row):
     """An operator's change that was refused has the change's action, and makes no state."""
     detail = row["detail"]
     return row["status"] == "denied" and isinstance(detail.get("reason"), str) and "revision" not in detail
+
+
+# ---- Costs: #recomputing-costs --------------------------------------------------------------------------
+
+OTHER_RATE = {
+    "cached": "input", "cache_write": "input", "cache_write_5m": "cache_write", "cache_write_30m": "cache_write",
+    "cache_write_1h": "cache_write", "cache_write_12h": "cache_write", "input_audio": "input", "input_image": "input",
+    "output_audio": "output", "output_image": "output",
+}  # fmt: skip
+LIFETIMES = ("cache_write_12h", "cache_write_1h", "cache_write_30m", "cache_write_5m")
+FACTORS = ("service_tier", "speed", "geo")
+PRICED = ("stated", "estimated", "partly", "reserved", "free", "unpriced")
+MILLION = 10**6
+MOST = 2**53 - 1
+
+
+def is_rates(value):
+    numbers = map_of(is_place)
+    kinds = {"input", "output", "input_over", *OTHER_RATE}
+    tokens = lambda of: numbers(of) and set(of) <= kinds
+    return (
+        isinstance(value, dict) and set(value) <= {"tokens", "above", "uses", "call", "factors"}
+        and ("tokens" not in value or tokens(value["tokens"]))
+        and list_of(lambda tier: tokens(tier) and "input_over" in tier)(value.get("above", []))
+        and numbers(value.get("uses", {})) and is_place(value.get("call", 0)) and map_of(numbers)(value.get("factors", {}))
+    )  # fmt: skip
+
+
+def rate_in(rates, kind):
+    while kind not in rates:
+        if kind not in OTHER_RATE:
+            return 0
+        kind = OTHER_RATE[kind]
+    return rates[kind]
+
+
+def count_in(said, name):
+    return said[name] if is_place(said.get(name)) else 0
+
+
+def counts_by_rate(said, estimated):
+    """All that was read, and the tokens of each kind of rate."""
+    read, written = count_in(said, "input"), count_in(said, "output")
+    rest = max(0, count_in(said, "total") - read - written)
+    if "input" in said:
+        written += rest
+    else:
+        read += rest
+    read, written = read + estimated["input"], written + estimated["output"]
+    parts, left = {}, read
+    lifetimes = [(name, count_in(said, name)) for name in LIFETIMES]
+    writes = max(0, count_in(said, "cache_write") - sum(count for _, count in lifetimes))
+    asked = [("cached", count_in(said, "cache_read")), *lifetimes, ("cache_write", writes)]
+    for kind, count in asked + [(kind, count_in(said, kind)) for kind in ("input_audio", "input_image")]:
+        parts[kind] = min(count, left)
+        left -= parts[kind]
+    parts["input"], left = left, written
+    for kind in ("output_audio", "output_image"):
+        parts[kind] = min(count_in(said, kind), left)
+        left -= parts[kind]
+    parts["output"] = left
+    return read, parts
+
+
+def cost_of(rates, said, estimated=None):
+    """In pico-USD times 10 to the 18."""
+    uses = dict(said["server_tools"]) if isinstance(said.get("server_tools"), dict) else {}
+    fixed = rates.get("call", 0) + count_in(said, "searches") * rates.get("uses", {}).get("web_search", 0)
+    fixed += sum(count_in(uses, tool) * rate for tool, rate in rates.get("uses", {}).items())
+    if "tokens" not in rates:
+        return fixed * MILLION**3
+    tokens = said["tokens"] if isinstance(said.get("tokens"), dict) else {}
+    read, parts = counts_by_rate(tokens, estimated or {"input": 0, "output": 0})
+    tier = ([rates["tokens"]] + [one for one in rates.get("above", []) if read > one["input_over"]])[-1]
+    total = sum(count * rate_in(tier, kind) for kind, count in parts.items())
+    for kind in FACTORS:
+        word = said.get(kind)
+        total *= rates.get("factors", {}).get(kind, {}).get(word, MILLION) if isinstance(word, str) else MILLION
+    return total + fixed * MILLION**3
+
+
+def is_price(value):
+    return value is None or (isinstance(value, str) and re.fullmatch("[0-9a-f]{16}", value) is not None)
+
+
+is_cost = members(microusd=is_place, price=is_price, priced=PRICED.__contains__)
+is_estimate, is_trial = members(input=is_place, output=is_place), members(input=is_place, prices=list_of(is_price))
+
+
+def check_cost(detail, prices):
+    if "cost" not in detail:
+        return
+    said = detail["cost"]
+    need(
+        is_cost(said) and is_estimate(said.get("estimated", {"input": 0, "output": 0})) and list_of(is_price)(said.get("further", []))
+        and is_trial(said.get("tried", {"input": 0, "prices": []})) and isinstance(said.get("unpriced", []), list),
+        "says a cost that is not formed as one is",
+    )  # fmt: skip
+    refused = is_integer(detail.get("upstream_status")) and detail["upstream_status"] >= 300
+    free = said["priced"] == "free" and said["price"] is None
+    need(not free or "tokens" not in detail or refused, "says that counted tokens were free, and by which rates not")
+    known = {"estimated", "tried", "unpriced"} & set(said)
+    need(said["priced"] != "stated" or not known, "says a cost that is stated, and is not")
+    words = {name: detail[name] for name in FACTORS if name in detail}
+    others = detail["further"] if isinstance(detail.get("further"), list) else []
+    billed = [(said["price"], detail, said.get("estimated"))]
+    for at, price in enumerate(said.get("further", [])):
+        one = others[at] if at < len(others) and isinstance(others[at], dict) else {}
+        billed.append((price, {"tokens": one.get("tokens"), **words}, None))
+    tried = said.get("tried", {"input": 0, "prices": []})
+    billed += [(price, {}, {"input": tried["input"], "output": 0}) for price in tried["prices"]]
+    billed = [one for one in billed if one[0] is not None]
+    need(all(price in prices for price, _, _ in billed), "names rates that no row before it states")
+    total = sum(cost_of(prices[price], of, estimated) for price, of, estimated in billed)
+    made = min(MOST, -(-total // (MILLION * MILLION**3)))
+    need(made == said["microusd"], f"says a cost of {said['microusd']}, but its counts and rates make {made}")
 
 
 # ---- The tree: #tree ------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import type { CheckPlugin } from './operator-files/module.ts'
 import { pinOptions } from './pin/options.ts'
 import { policyOptions } from './policy/options.ts'
 import { openPolicy } from './policy/policy.ts'
+import { priceOptions } from './prices/options.ts'
 
 /** Lists the built-in plugins. A new one: a folder, a row here, and a `.pass()` in `pipelines.ts`. */
 export const pluginCatalogue = <
@@ -47,6 +48,7 @@ export const pluginCatalogue = <
       open: (options, directory) => openPolicy(policyOptions.parse(options), directory),
     },
     audit: { place: 'record', file: '40-audit.yaml', options: auditOptions, needs: ['granted'], gives: [] },
+    prices: { place: 'service', options: priceOptions, needs: [], gives: [] },
     llm: { place: 'service', options: services.llm, needs: [], gives: [] },
     mcp: { place: 'service', options: services.mcp, needs: [], gives: [] },
     operators: { place: 'service', options: services.operators, needs: [], gives: [] },

@@ -1,10 +1,12 @@
 import type { Database } from '../../db/database.ts'
+import { PRICE_ACTION } from '../../db/ledger/authority/costs.ts'
 import { type LedgerEntry, LedgerError, type LedgerUnit } from '../../db/ledger/record/entry.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { callIsOpen } from '../../db/ledger/record/open-call.ts'
 import { authorityUnchanged } from '../../db/principals/pins.ts'
 import { caStillVouches } from '../../db/principals/trusted-cas.ts'
 import { claimOnce } from '../../db/single-uses.ts'
+import type { JsonObject } from '../../db/support/json.ts'
 import type { LedgerStatement, RowAssertion } from '../../db/support/statement.ts'
 import { isReplay } from '../dpop/single-use.ts'
 import type { Principal } from '../facts.ts'
@@ -17,6 +19,7 @@ import {
   StaleAuthority,
   type SummarisedRefusal,
 } from '../plugin.ts'
+import type { CallPricing, EndedCall } from '../prices/cost.ts'
 import { Refusal } from '../refusal.ts'
 import type { AnonymousRefusals } from './anonymous.ts'
 import {
@@ -34,6 +37,7 @@ import {
   type ShadowMetrics,
   shadowReporter,
 } from './decision.ts'
+import { serviceEntry } from './entries.ts'
 import type { RefusalSummaries } from './summaries.ts'
 
 export type { DecisionFacts } from './decision.ts'
@@ -73,6 +77,8 @@ export interface AuditDependencies {
   /** Principals whose calls were proven, by id; a task writes down when they were last seen. */
   readonly seen: Map<string, SeenPrincipal>
   readonly watching: ShadowMetrics
+  /** Says what calls have cost; null: nothing is priced. */
+  readonly pricing: CallPricing | null
 }
 
 export interface CallRecorder extends Recorder<Arrival & DecisionFacts> {
@@ -109,6 +115,7 @@ export function audit({
   summaries,
   seen,
   watching,
+  pricing,
 }: AuditDependencies): CallRecorder {
   const watched = shadowReporter(watching, judging.checks)
   const unchanged = authorityUnchanged(database)
@@ -187,7 +194,11 @@ export function audit({
     current: database.current && currentBy(database.current),
     settled: (facts, settlement) => {
       if (isWatched(facts)) watched(facts, null)
-      outcomes.settle(outcomeEntry(facts, settlement, judging.configDigest), settlement.at - facts.at)
+      const entry = outcomeEntry(facts, settlement, judging.configDigest)
+      const tookMs = settlement.at - facts.at
+      const costed = pricing?.(endedCall(facts, settlement)) ?? null
+      if (costed === null) return outcomes.settle(entry, tookMs)
+      outcomes.settle({ ...entry, detail: { ...entry.detail, cost: costed.cost } }, tookMs, costed.stated)
     },
   }
 }
@@ -220,6 +231,15 @@ function outcomeEntry(
   return { ...callIdentity(facts, configDigest), at, status, provider, detail }
 }
 
+const endedCall = ({ demand, call, body }: DecisionFacts, { status, detail }: CallSettlement): EndedCall => ({
+  action: demand.action,
+  model: call.model,
+  tool: call.tool,
+  inBytes: body.length,
+  isStream: call.stream,
+  ...{ status, detail },
+})
+
 const isIdentified = (facts: PartialDecisionFacts): facts is IdentifiedFacts =>
   facts.principal !== undefined && facts.commitments !== undefined && facts.demand !== undefined
 
@@ -251,7 +271,13 @@ const UNSTORABLE: LedgerEntry['detail'] = { reason: 'detail_unstorable' }
 interface OwedOutcome {
   readonly entry: LedgerEntry
   readonly inDoubt: boolean
+  /** The prices that it names, as rows state them. */
+  readonly prices: StatedPrices
 }
+
+type StatedPrices = ReadonlyMap<string, JsonObject>
+
+const NO_PRICES: StatedPrices = new Map()
 
 const IN_DOUBT = new LedgerError('unavailable', 'of a call whose decision may be stored')
 
@@ -264,6 +290,8 @@ export class OutcomeWriter {
   readonly #database: Pick<Database, 'kysely'>
   readonly #onLost: (error: unknown) => void
   #owed: OwedOutcome[] = []
+  /** The prices that are in a row of this process: those that are under way are stated again. */
+  readonly #stated = new Set<string>()
   /** Rows that the ledger has and has said nothing of. */
   #underWay = 0
   #onNone: (() => void)[] = []
@@ -278,23 +306,29 @@ export class OutcomeWriter {
     this.#onLost = onLost
   }
 
-  /** Writes a row. Does not wait: nobody's answer depends on it. `tookMs`: the time that its call took. */
-  settle(entry: LedgerEntry, tookMs = 0): void {
-    this.#submit({ entry, inDoubt: tookMs >= LONG_MS })
+  /**
+   * Writes a row, and before it those of prices that this process has not stated. Does not wait: nobody's answer
+   * depends on it. `tookMs`: the time that its call took.
+   */
+  settle(entry: LedgerEntry, tookMs = 0, prices = NO_PRICES): void {
+    this.#submit({ entry, inDoubt: tookMs >= LONG_MS, prices })
   }
 
   /** Writes the row of a call that has ended, if the ledger has its decision: later, when that is known. */
   settleInDoubt(entry: LedgerEntry): void {
-    this.#keep({ entry, inDoubt: true }, IN_DOUBT)
+    this.#keep({ entry, inDoubt: true, prices: NO_PRICES }, IN_DOUBT)
   }
 
   #submit(owed: OwedOutcome): void {
-    const { entry, inDoubt } = owed
+    const { entry, inDoubt, prices } = owed
+    const unstated = [...prices].filter(([id]) => !this.#stated.has(id))
+    const entries = [...unstated.map(([, detail]) => priceEntry(detail, entry)), entry]
     const open = inDoubt && entry.request_id !== null && callIsOpen(this.#database, entry.request_id)
     this.#underWay += 1
-    this.#ledger.submit({ ...(open && { assertions: [open] }), entries: [entry], lazy: true }, (error) => {
+    this.#ledger.submit({ ...(open && { assertions: [open] }), entries, lazy: true }, (error) => {
+      if (!error) for (const [id] of unstated) this.#stated.add(id)
       // The call is over, or was never allowed: there is nothing to write.
-      if (error && !(open && isStale(error))) this.#refused(owed, error)
+      else if (!(open && isStale(error))) this.#refused(owed, error)
       this.#underWay -= 1
       if (this.#underWay === 0) for (const told of this.#onNone.splice(0)) told()
     })
@@ -319,13 +353,13 @@ export class OutcomeWriter {
     await none
   }
 
-  #refused({ entry, inDoubt }: OwedOutcome, error: Error): void {
+  #refused({ entry, inDoubt, prices }: OwedOutcome, error: Error): void {
     // An upstream may report more than a row can hold. The row counts more than the report.
     const unstorable = !(error instanceof LedgerError)
     if (unstorable && entry.detail !== UNSTORABLE)
-      this.#submit({ entry: { ...entry, detail: UNSTORABLE }, inDoubt })
+      this.#submit({ entry: { ...entry, detail: UNSTORABLE }, inDoubt, prices: NO_PRICES })
     else if (unstorable) this.#onLost(error)
-    else this.#keep({ entry, inDoubt: true }, error)
+    else this.#keep({ entry, inDoubt: true, prices }, error)
   }
 
   #keep(owed: OwedOutcome, error: Error): void {
@@ -333,6 +367,9 @@ export class OutcomeWriter {
     else this.#onLost(error)
   }
 }
+
+const priceEntry = (detail: JsonObject, { at, config_digest: digest }: LedgerEntry): LedgerEntry =>
+  serviceEntry(PRICE_ACTION, 'success', detail, at, digest)
 
 export interface RouteRecorders {
   readonly calls: CallRecorder

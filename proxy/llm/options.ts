@@ -415,6 +415,13 @@ const provider = z
         'When a provider that fails is left alone for a while (docs/providers.md#breaker), or off. Default: ' +
           '5 failures in a row, or half of at least 20 requests in 30 seconds.',
       ),
+    prices_as: z
+      .string()
+      .regex(/^[a-z0-9][a-z0-9_-]{0,31}$/, 'must be the name of a vendor, as the table of prices has it')
+      .optional()
+      .describe(
+        'The vendor whose prices the table has for the models of this provider (docs/costs.md#vendors). Default: its name.',
+      ),
     connect_timeout_ms: milliseconds(5_000, 'How long connecting to the provider may take.'),
     first_byte_timeout_ms: milliseconds(
       MAX_SILENCE_MS,

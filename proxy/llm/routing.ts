@@ -290,6 +290,12 @@ export function providersOf(options: LlmOptions): (model: string | null) => read
   return (model) => find(model).map(({ provider }) => provider)
 }
 
+/** Makes the function that finds the name of a model at a provider that serves it, or null. */
+export function modelNames(options: LlmOptions): (provider: string, model: string) => string | null {
+  const find = targetsOf(options)
+  return (name, asked) => find(asked).find(({ provider }) => provider.name === name)?.model ?? null
+}
+
 /** Makes the function that finds the providers of a model, and the names by which they are found. */
 export function targetsOf(options: LlmOptions): (model: string | null) => readonly FoundProvider[] {
   const served = options.providers.map(prepare)

@@ -14,8 +14,12 @@ import {
   readOperatorFiles,
 } from '../../plugins/operator-files/files.ts'
 import { loadOperatorModule } from '../../plugins/operator-files/module.ts'
+import { nearestName } from '../../plugins/operator-files/nearest-name.ts'
 import { checkOrder } from '../../plugins/order.ts'
 import type { PinOptions } from '../../plugins/pin/options.ts'
+import { matchesOf, type PriceOptions, priceOptions } from '../../plugins/prices/options.ts'
+import { type OpenPriceTable, vendorIn } from '../../plugins/prices/rates.ts'
+import { openPriceTable } from '../../plugins/prices/table.ts'
 import { expectOptions } from '../admin/conditions/sentence.ts'
 import type { Expectation, ExpectationsInForce } from '../admin/operation/context.ts'
 import { type ArchiveOptions, archiveOptions } from '../archive/options.ts'
@@ -44,6 +48,8 @@ export interface Configuration {
   readonly operators: OperatorsOptions
   /** The same of `45-proofs.yaml`. */
   readonly proofs: ProofsOptions
+  /** The prices of `55-prices.yaml`; null if there is none, or it names none. */
+  readonly prices: ConfiguredPrices | null
   /** The options of `90-archive.yaml`; null if there is none. */
   readonly archive: ArchiveOptions | null
   /** The operator's own checks and policy, in order, between the capability gate and the record. */
@@ -53,6 +59,11 @@ export interface Configuration {
   readonly files: readonly OperatorFile[]
   /** Releases the resources of the checks. Calls under way that still reach them are judged all the same. */
   readonly close: () => Promise<void>
+}
+
+export interface ConfiguredPrices {
+  readonly options: PriceOptions
+  readonly table: OpenPriceTable | null
 }
 
 /** A check, and the hex SHA-256 of its code; null if that lies elsewhere. */
@@ -130,6 +141,7 @@ export async function loadConfiguration(
   const read = await readOperatorFiles({ directory, schemas: SCHEMAS, checks: CHECKS, env })
   const problems: ConfigProblem[] = []
   const checks = await loadChecks(read.files, directory, problems)
+  const prices = await pricesIn(read.files, directory, problems)
   const moduleNeeds = new Map([...checks].map(([file, { needs }]) => [file, needs]))
   const order = { files: read.files, catalogue: CATALOGUE, moduleNeeds }
   problems.push(...checkOrder(order), ...missingLlmFile(read.files))
@@ -142,7 +154,7 @@ export async function loadConfiguration(
   // Parsed once more, which costs nothing and gives the types back that the list of files cannot carry.
   const dpop = CATALOGUE.dpop.options.parse(optionsOf('dpop'))
   return {
-    digest: digestOf(read, checks),
+    digest: digestOf(read, checks, prices),
     dpopMode: dpop.egress_dpop_mode,
     noDowngrade: dpop.no_downgrade,
     pin: CATALOGUE.pin.options.parse(optionsOf('pin')),
@@ -155,6 +167,7 @@ export async function loadConfiguration(
     operators: operatorsOptions.parse(optionsOf('operators') ?? {}),
     proofs: proofsOptions.parse(optionsOf('proofs') ?? {}),
     archive: archiveIn(fileOf('archive')),
+    prices,
     checks: [...checks.values()].map(({ check, digest, shadow, isModule, options }) => ({
       check,
       digest,
@@ -233,8 +246,44 @@ function missingLlmFile(files: readonly OperatorFile[]): ConfigProblem[] {
   return [{ file: '50-llm.yaml', ...FILE_START, message }]
 }
 
-function digestOf({ digest }: OperatorFiles, checks: LoadedChecks): string {
-  const code = [...checks.values()].flatMap((loaded) => loaded.digest ?? [])
+/** Reads the prices. A table that cannot be read, or vendors that it does not have, are problems. */
+async function pricesIn(
+  files: readonly OperatorFile[],
+  directory: string,
+  problems: ConfigProblem[],
+): Promise<ConfiguredPrices | null> {
+  const file = files.find(({ plugin }) => plugin === 'prices')
+  if (!file) return null
+  const options = priceOptions.parse(file.options)
+  const opened = await openPriceTable(options.table, directory)
+  if (opened && 'problems' in opened) {
+    problems.push(...opened.problems.map(({ message, ...place }) => ({ ...place, message })))
+    return null
+  }
+  const llm = files.find(({ plugin }) => plugin === 'llm')
+  if (opened && llm) problems.push(...unknownVendors(llm, options, opened))
+  const isEmpty = !opened && options.models.length === 0 && Object.keys(options.tools).length === 0
+  return isEmpty ? null : { options, table: opened }
+}
+
+/** Finds the vendors of `prices_as` that no price is of. */
+function unknownVendors(
+  llm: OperatorFile,
+  { models }: PriceOptions,
+  { prices }: OpenPriceTable,
+): ConfigProblem[] {
+  const vendors = new Set([...models, ...prices.models].flatMap(matchesOf).map(vendorIn))
+  if (vendors.has('')) return []
+  return llmOptions.parse(llm.options).providers.flatMap(({ prices_as: vendor }, at) => {
+    if (vendor === undefined || vendors.has(vendor)) return []
+    const message = `no price is of the vendor ${vendor}: did you mean ${nearestName(vendor, vendors)}?`
+    return [{ file: llm.file, ...llm.positionOf(['providers', at, 'prices_as']), message }]
+  })
+}
+
+function digestOf({ digest }: OperatorFiles, checks: LoadedChecks, prices: ConfiguredPrices | null): string {
+  const ofTable = prices?.table?.source === 'table' ? [prices.table.digest] : []
+  const code = [...[...checks.values()].flatMap((loaded) => loaded.digest ?? []), ...ofTable]
   if (code.length === 0) return digest
   const whole = createHash('sha256').update(digest)
   for (const one of code) whole.update(one)

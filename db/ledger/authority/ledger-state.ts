@@ -1,7 +1,9 @@
 import canonicalize from 'canonicalize'
 import { isObject } from '../../support/json.ts'
 import type { LeafVersion } from '../record/leaf.ts'
+import type { PriceRates } from './costs.ts'
 import type { PrincipalSet } from './principal-sets.ts'
+import { isPriceRates } from './stated-prices.ts'
 import {
   type BoundSession,
   type ConfigurationState,
@@ -39,6 +41,8 @@ export interface ReplayState extends BoundState {
   readonly cas: RecordOf<string>
   readonly rotation: string | null
   readonly names_anchors: readonly string[]
+  /** By the names of rates; absent: no row has stated any. */
+  readonly prices?: RecordOf<PriceRates>
   /** Subjects and resources of rows of version 1. */
   readonly old: readonly string[]
 }
@@ -216,6 +220,7 @@ const MEMBERS: RecordOf<(value: unknown) => boolean> = {
   cas: recordOf(isText),
   rotation: isTextOrNull,
   names_anchors: isTexts,
+  prices: (value) => value === undefined || recordOf(isPriceRates)(value),
   old: isTexts,
   secret: (value) => value === false || isTextOrNull(value),
   secret_is_disabled: isFlag,

@@ -1,7 +1,9 @@
 import { isObject, type UnknownRecord } from '../../support/json.ts'
 import type { LeafVersion, StoredRow } from '../record/leaf.ts'
 import { BoundReplay } from './bound.ts'
+import { PRICE_ACTION, type PriceRates } from './costs.ts'
 import { configurationMembers, principalMembers, type ReplayState, resourceMembers } from './ledger-state.ts'
+import { statedPriceIn } from './stated-prices.ts'
 import {
   type ConfigurationState,
   configurationStateOf,
@@ -60,6 +62,8 @@ export class LedgerReplay {
   #rotation: string | null = null
   /** Streams whose process names the CA by which it knows an SVID. */
   readonly anchoring = new Set<string>()
+  /** The rates that rows have stated, by their names. */
+  readonly prices = new Map<string, PriceRates>()
   readonly bound: BoundReplay
   /** Subjects and resources of rows of version 1, which say no state. */
   readonly before: Set<string>
@@ -97,6 +101,7 @@ export class LedgerReplay {
     for (const [digest, kind] of Object.entries(state.cas)) this.cas.set(digest, kind)
     this.#rotation = state.rotation
     for (const stream of state.names_anchors) this.anchoring.add(stream)
+    for (const [price, rates] of Object.entries(state.prices ?? {})) this.prices.set(price, rates)
   }
 
   /** Returns what rows to come are judged by. */
@@ -126,6 +131,7 @@ export class LedgerReplay {
       cas: Object.fromEntries(this.cas),
       rotation: this.#rotation,
       names_anchors: [...this.anchoring].toSorted(),
+      ...(this.prices.size > 0 && { prices: Object.fromEntries(this.prices) }),
       old: [...this.before].toSorted(),
     }
   }
@@ -137,6 +143,7 @@ export class LedgerReplay {
     if (row.action === 'service.started') this.#seeStart(row.stream, detail)
     if (version === 1) return this.#seeBefore(detail)
     if (ofBound !== null || ofCa !== null) return ofBound ?? ofCa
+    if (row.action === PRICE_ACTION) return this.#seePrice(detail)
     if (row.action === 'authority.bound') return this.#seeBound(detail)
     if (row.action === 'config.loaded') return this.#seeConfiguration(row.config_digest, detail)
     if (row.action === 'authority.snapshot') return this.#seeSnapshot(detail)
@@ -144,6 +151,13 @@ export class LedgerReplay {
     if (family === 'mcp_binding') return this.#seeBinding(what, detail)
     if (family === 'mcp_resource') return this.#seeResource(what, detail)
     return TYPES.has(family) && !CANDIDATES.has(what) ? this.#seePrincipal(what, detail) : null
+  }
+
+  #seePrice(detail: UnknownRecord): string | null {
+    const stated = statedPriceIn(detail)
+    if (!stated) return 'does not state the rates that it names'
+    this.prices.set(stated.price, stated.rates)
+    return null
   }
 
   #seeStart(stream: string, { names_anchors: names }: UnknownRecord): void {

@@ -1,4 +1,5 @@
 import { isObject, type UnknownRecord } from '../../support/json.ts'
+import type { FindRates } from '../authority/costs.ts'
 import { isCallAction, isDecisionRow, recordedDecisionOf } from '../authority/decision.ts'
 import { type RecomputationFault, recomputeDecision } from '../authority/judge.ts'
 import {
@@ -11,8 +12,10 @@ import {
 import { decisionPairing } from '../authority/pairs.ts'
 import { PrincipalSets } from '../authority/principal-sets.ts'
 import { LedgerReplay } from '../authority/replay.ts'
+import { costFault } from '../authority/stated-prices.ts'
 import { LeafRow, rowLeafVersion } from '../canonical/leaf-row.ts'
 import { hashOf, type LeafVersion, type StoredRow } from '../record/leaf.ts'
+import { OUTCOME_STATUSES } from '../record/outcomes.ts'
 import { StreamHeads } from './heads.ts'
 import type { BadRow } from './verify.ts'
 
@@ -21,7 +24,10 @@ const NAMED = 20
 /** Counts are of calls: a summary counts as often as it says. */
 export interface RecomputationReport {
   readonly recomputed: number
-  /** Decisions that do not follow from the rows before them, and rows of changes that contradict others. */
+  /**
+   * Decisions that do not follow from the rows before them, costs that do not follow from their rates, and rows of
+   * changes that contradict others.
+   */
   readonly disagree: number
   /** Decisions for which the rows do not say enough, by reason. Of those `in one point` the others were recomputed. */
   readonly not_recomputable: Readonly<Record<string, number>>
@@ -72,6 +78,7 @@ export function recomputer({
   judges = true,
 }: RecomputationStart = {}): DecisionRecomputer {
   const replay = new LedgerReplay(before?.state)
+  const findPrice: FindRates = (name) => replay.prices.get(name)
   const calls = decisionPairing(before?.state)
   const sets = new PrincipalSets(before?.state.principal_sets)
   const heads = new StreamHeads(before?.state.streams)
@@ -103,6 +110,13 @@ export function recomputer({
     const decision = recordedDecisionOf(row, membersOf(row))
     const judgement = version === 1 ? OLD : recomputeDecision(decision, replay)
     tally(row, decision.summarised ?? 1, judgement)
+  }
+
+  function price(row: StoredRow): void {
+    const problem = mayHaveCost(row) ? costFault(membersOf(row), findPrice) : null
+    if (problem === null) return
+    disagree += 1
+    blame(row, problem)
   }
 
   function change(row: StoredRow, version: LeafVersion): void {
@@ -152,7 +166,9 @@ export function recomputer({
     pair(row, version)
     if (isDecisionRow(row)) {
       if (judges) decide(row, version)
-    } else if (!isCallAction(row.action) && !isRefusedChange(row)) change(row, version)
+    } else if (isCallAction(row.action)) {
+      if (judges && version === 2 && OUTCOME_STATUSES.has(row.status)) price(row)
+    } else if (!isRefusedChange(row)) change(row, version)
   }
 
   return {
@@ -173,6 +189,9 @@ export function recomputer({
     }),
   }
 }
+
+/** Spares parsing the detail of a row that says no cost. */
+const mayHaveCost = ({ detail }: StoredRow): boolean => detail.includes('"cost":')
 
 /** A refused change has the change's action, and makes no state. One that says a state is a change. */
 const isRefusedChange = (row: StoredRow): boolean => {

@@ -25,6 +25,7 @@ await t.test('§8 the shipped files work with an empty environment', async (t) =
       '30-capability.yaml',
       '40-audit.yaml',
       '50-llm.yaml',
+      '55-prices.yaml',
       '60-mcp.yaml',
       '70-operators.yaml',
     ],

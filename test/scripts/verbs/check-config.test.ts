@@ -45,6 +45,7 @@ await t.test(
       '  40-audit.yaml       audit',
       'Files that are settings of the work after it, and not steps:',
       '  50-llm.yaml         llm',
+      '  55-prices.yaml      prices',
       '  60-mcp.yaml         mcp',
       '  70-operators.yaml   operators',
     ])

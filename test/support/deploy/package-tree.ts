@@ -18,8 +18,8 @@ export function productionModules(): readonly string[] {
     .map(([path]) => path)
 }
 
-/** What pages load: the compiler does not copy it. */
-const ASSETS = 'proxy/dashboard/frame/assets'
+/** What pages load, and what calls cost: the compiler does not copy it. */
+const UNCOMPILED = ['proxy/dashboard/frame/assets', 'plugins/prices/table.json']
 
 /** Compiles the package into `dist`, as `make build` does. */
 export function compileInto(dist: string): void {
@@ -28,7 +28,7 @@ export function compileInto(dist: string): void {
     const args = ['-i', `PATH=${process.env.PATH}`, join(ROOT, 'node_modules/.bin/tsc')]
     execFileSync('env', [...args, '-p', config, '--outDir', dist], { cwd: ROOT })
   }
-  cpSync(join(ROOT, ASSETS), join(dist, ASSETS), { recursive: true })
+  for (const path of UNCOMPILED) cpSync(join(ROOT, path), join(dist, path), { recursive: true })
   const verifier = ['verifier', `VERIFIER=${join(dist, 'verify.mjs')}`]
   execFileSync('env', ['-i', `PATH=${process.env.PATH}`, 'make', '--silent', ...verifier], { cwd: ROOT })
 }
