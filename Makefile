@@ -9,7 +9,7 @@ export PATH := $(PINNED):$(CURDIR)/node_modules/.bin:$(PATH)
 export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.cache/node
 INSTALLED := node_modules/.package-lock.json
 
-.PHONY: help ready start dev test test-long coverage demo cluster certs agent operator mcp rehearse connect env sallyport admin-secret ca-export check-config verify-audit receipt evidence schemas lint lint-code lint-types hooks pre-commit build client verifier sbom release bench siege soak screenshots clean
+.PHONY: help ready start dev test test-long coverage demo cluster certs agent operator mcp rehearse connect env sallyport admin-secret ca-export check-config verify-audit receipt evidence schemas prices lint lint-code lint-types hooks pre-commit build client verifier sbom release bench siege soak screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
@@ -125,6 +125,10 @@ evidence: ready ## pack the evidence of a period for an auditor: make evidence [
 # A test compares each of them with what this writes.
 schemas: ready ## write the documents that are made from the code (docs/schema)
 	exec node scripts/write-schemas.ts
+
+# Whoever runs it reads what it prints: a release has these prices.
+prices: ready ## make the table of prices anew, and print what has changed (plugins/prices/table.json)
+	@exec node scripts/make-prices.ts
 
 # Side by side: each builds its program of all sources on one core.
 lint: ready ## format, lint, types, and the lock file's digests
