@@ -133,10 +133,12 @@ const ADMIN_MAY_IMPORT: RoomImports = {
   audit: ['admin/operation'],
   authority: ['admin/conditions', 'admin/operation', 'admin/operators'],
   conditions: ['admin/operation'],
+  costs: ['admin/audit', 'admin/operation'],
   http: [
     'admin/audit',
     'admin/authority',
     'admin/conditions',
+    'admin/costs',
     'admin/keys',
     'admin/mcp',
     'admin/operation',

@@ -44,6 +44,25 @@ export async function ledgerNameOf({ kysely }: Database, id: string): Promise<st
   return (await user.executeTakeFirst())?.principal_ref ?? id
 }
 
+export interface PrincipalName {
+  readonly id: string
+  readonly type: PrincipalType
+}
+
+/** Finds principals by their names in the ledger, at most 1,000; those that were erased are not among them. */
+export async function principalNames(
+  { kysely }: Pick<Database, 'kysely'>,
+  refs: readonly string[],
+): Promise<ReadonlyMap<string, PrincipalName>> {
+  if (refs.length === 0) return new Map()
+  const rows = await kysely
+    .selectFrom('subject_keys')
+    .select(['principal_ref as ref', 'principal_id as id', 'principal_type as type'])
+    .where('principal_ref', 'in', [...new Set(refs)])
+    .execute()
+  return new Map(rows.map(({ ref, id, type }) => [ref, { id, type }]))
+}
+
 interface NewSubjectKey {
   /** The name that the ledger knows the principal by. */
   readonly ref: string

@@ -30,6 +30,16 @@ export function parseLedgerCursor(text: string): LedgerCursor {
   return { recorded_at: at, stream, seq: Number(seq) }
 }
 
+/** Prints the texts that a list goes on after. */
+export const printTextsCursor = (texts: readonly string[]): string => printParts(texts)
+
+/** Reads a cursor of so many texts; null if it is none. */
+export function parseTextsCursor(text: string, count: number): readonly string[] | null {
+  const parts = partsOf(text)
+  const texts = parts.filter((part) => typeof part === 'string')
+  return texts.length === count && parts.length === count ? texts : null
+}
+
 const printParts = (parts: readonly (string | number)[]): string =>
   Buffer.from(JSON.stringify(parts)).toString('base64url')
 

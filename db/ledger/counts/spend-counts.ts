@@ -130,8 +130,8 @@ export interface SpendQuestion {
   readonly to: string
   /** Names one principal as the ledger does. Absent: all. */
   readonly principal?: string
-  /** `key`: by the properties, ascending; `cost`: the dearest first. */
-  readonly order: 'key' | 'cost'
+  /** `key`: by the properties, ascending; `cost`: the dearest first; `unpriced`: those of calls without a price, the most first. */
+  readonly order: 'key' | 'cost' | 'unpriced'
   readonly most: number
   /** The properties of the row before the first, in the order of `by`; for the order `key`. */
   readonly after?: readonly string[]

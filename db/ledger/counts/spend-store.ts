@@ -110,11 +110,16 @@ export async function groupSpends(
     SPEND_SUMS.map((name) => sql`cast(coalesce(sum(${sql.ref(name)}), 0) as bigint) as ${sql.ref(name)}`),
   )
   const own = principal === undefined ? sql`` : sql`and principal = ${principal}`
+  const lacking = order === 'unpriced' ? sql`and unpriced_calls > 0` : sql``
   const later = after === undefined ? sql`` : sql`where (${keys}) > (${sql.join([...after])})`
-  const first = order === 'cost' ? sql`microusd desc, calls desc, ${keys}` : keys
+  const first = {
+    key: keys,
+    cost: sql`microusd desc, calls desc, ${keys}`,
+    unpriced: sql`unpriced_calls desc, ${keys}`,
+  }[order]
   const { rows } = await sql<SpendGroup & { readonly part: number; readonly behind: number }>`
     with found as (select ${keys}, ${sums} from spend_counts
-      where day >= ${from} and day <= ${to} ${own} group by ${keys})
+      where day >= ${from} and day <= ${to} ${own} ${lacking} group by ${keys})
     select 0 as part, 0 as behind, page.* from
       (select * from found ${later} order by ${first} limit ${sql.lit(most + 1)}) as page
     union all

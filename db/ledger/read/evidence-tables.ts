@@ -13,12 +13,13 @@ export type CsvForm = 1 | 2
  * apostrophe before it. Hidden characters are escaped as in JSON.
  */
 export const csvLine = (row: StoredRow, form: CsvForm = 2): string =>
-  `${SHOWN_COLUMNS.map((name) => cell(row[name], form)).join(',')}\r\n`
+  `${SHOWN_COLUMNS.map((name) => csvCell(row[name], form)).join(',')}\r\n`
 
 /** Texts that neither form changes, but for quotation marks around them. */
 const HARMLESS = /^[\w{[/:.][\x20-\x3a\x3c-\x7e]*$/
 
-function cell(value: string | number | null, form: CsvForm): string {
+/** Writes a cell as {@link csvLine} does. */
+export function csvCell(value: string | number | null, form: CsvForm = 2): string {
   const text = value === null ? '' : String(value)
   const defused = HARMLESS.test(text)
     ? text

@@ -29,15 +29,23 @@ export const bindOperation =
     return 'proposed' in done ? proposedReply(done) : replyOf(bound, done, facts.path)
   }
 
-/** Binds two forms of one operation: the second if the caller names its media type, and JSON no sooner. */
+/**
+ * Binds two forms of one operation: the second if the caller names its media type, and JSON no sooner, or its
+ * last word as `?format=`.
+ */
 export function bindByAccept<T extends InputSchemas, Output, Other>(
   usual: Operation<T, Output>,
   other: Operation<T, Other>,
   context: AdministrationContext,
 ) {
   const [plain, special] = [bindOperation(usual, context), bindOperation(other, context)]
-  return (facts: AdminRequest & Partial<JsonBody>): Promise<Reply> =>
-    isAsked(facts.headers.accept ?? '', other.media ?? '\0') ? special(facts) : plain(facts)
+  const media = other.media ?? '\0'
+  return (facts: AdminRequest & Partial<JsonBody>): Promise<Reply> => {
+    const format = new URLSearchParams(facts.query).get('format')
+    const asksOther =
+      format === null ? isAsked(facts.headers.accept ?? '', media) : media.endsWith(`/${format}`)
+    return asksOther ? special(facts) : plain(facts)
+  }
 }
 
 function isAsked(accept: string, media: string): boolean {

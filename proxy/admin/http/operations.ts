@@ -2,6 +2,7 @@ import { confirmSegment, forgetSegment, restoreSegment, runArchive, showArchive 
 import { exportAudit, listAudit, showHead, verifyAudit, verifyAuditWithProgress } from '../audit/audit.ts'
 import { packEvidence, reviewAudit, showLog } from '../audit/evidence.ts'
 import * as rotation from '../authority/rotation.ts'
+import { listCosts, listCostsAsCsv } from '../costs/costs.ts'
 import { attachCas, detachCaByDigest, listCas } from '../keys/cas.ts'
 import { setOrganisation, showOrganisation } from '../keys/organisation.ts'
 import { disableSecret, enableSecretAgain, rotateSecret, showSecret } from '../keys/secret.ts'
@@ -108,6 +109,7 @@ const DIRECT = {
   },
   mcpBindings: { create: bindPrincipal, list: listBindings, get: getBinding, revoke: revokeBinding },
   providers: { list: listProviders, try: tryProvider },
+  costs: { list: listCosts, listAsCsv: listCostsAsCsv },
   cas: { attach: attachCas, list: listCas, detach: detachCaByDigest },
   caRotation: {
     show: rotation.showRotation,

@@ -202,7 +202,7 @@ function changeRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] 
 }
 
 function auditRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] {
-  const { audit, archive } = OPERATIONS
+  const { audit, archive, costs } = OPERATIONS
   const file = '/v1/admin/archive/{file}'
   return [
     route('GET', '/v1/admin/audit', read, audit.list),
@@ -211,6 +211,7 @@ function auditRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] {
     route('POST', '/v1/admin/audit/verify', read, audit.verify, audit.verifyInLines),
     route('GET', '/v1/admin/audit/evidence', read, audit.evidence),
     route('POST', '/v1/admin/audit/reviewed', write, audit.reviewed),
+    route('GET', '/v1/admin/costs', read, costs.list, costs.listAsCsv),
     route('GET', '/v1/admin/archive', read, archive.show),
     route('POST', '/v1/admin/archive', write, archive.run),
     route('POST', `${file}/confirm`, write, archive.confirm),
