@@ -29,6 +29,8 @@ const VERBS = [
   'enroll',
   'mcp',
   'providers',
+  'costs',
+  'prices',
   'sets',
   'translate',
   'what-if',

@@ -1,0 +1,73 @@
+import t from 'tap'
+import { usdExact, usdText } from '../../../proxy/admin/costs/usd.ts'
+import type { AdminCall } from '../../../scripts/admin/call.ts'
+import { verbs } from '../../../scripts/verbs/costs.ts'
+
+const SUMS = {
+  ...{ calls: 3, input_tokens: 10, output_tokens: 2, cache_read_tokens: 0, cache_write_tokens: 0 },
+  ...{ microusd: 4_200, estimated_calls: 1, estimated_microusd: 200, unpriced_calls: 0 },
+}
+
+/** Runs a verb against answers by their paths. */
+async function ran(verb: keyof typeof verbs, args: readonly string[], answer: (path: string) => unknown) {
+  const [asked, out]: [string[], string[]] = [[], []]
+  const call: AdminCall = async (_method, path) => {
+    asked.push(path)
+    return { status: 200, body: answer(path) }
+  }
+  const code = await verbs[verb].perform(
+    args,
+    (_door, work) => work(call),
+    (text) => out.push(text),
+  )
+  return { code, asked, out: out.join('') }
+}
+
+t.test('amounts read as exactly as they are known, and nothing spent reads as nothing', (t) => {
+  const cases: readonly (readonly [number, string])[] = [
+    ...([
+      [0, '0 USD'],
+      [1, '0.000001 USD'],
+      [4_200, '0.0042 USD'],
+      [500_000, '0.50 USD'],
+    ] as const),
+    ...([
+      [999_999, '0.999999 USD'],
+      [1_000_000, '1.00 USD'],
+      [1_234_567_891, '1,234.57 USD'],
+    ] as const),
+  ]
+  for (const [microusd, text] of cases) t.equal(usdText(microusd), text)
+  t.equal(usdExact(1_234_567_891), '1234.567891')
+  t.equal(usdExact(7), '0.000007')
+  t.end()
+})
+
+t.test('costs shows the dearest, and says what is estimated', async (t) => {
+  const page = {
+    ...{ from: '2026-11-01', to: '2026-11-27', by: ['principal', 'model'], uncounted: 0, next_cursor: null },
+    rows: [{ principal: 'usr_x', principal_name: 'acme::user::zoe', model: null, ...SUMS }],
+    total: SUMS,
+  }
+  const { out, asked } = await ran('costs', ['--by', 'principal,model', '--from', '2026-11-01'], () => page)
+  t.match(out, /acme::user::zoe +- +3 +10 +2 +0\.0042 USD +0\.0002 USD of it estimated/)
+  t.match(out, '2026-11-01 to 2026-11-27: 3 calls, 0.0042 USD; 0.0002 USD of it estimated')
+  t.same(asked, ['/v1/admin/costs?by=principal%2Cmodel&from=2026-11-01&order=cost&limit=1000'])
+  const csv = await ran('costs', ['--csv'], () => 'model,usd\r\na,0.1\r\n')
+  t.equal(csv.out, 'model,usd\na,0.1\n')
+  t.match(csv.asked, ['/v1/admin/costs?by=provider%2Cmodel&format=csv'])
+})
+
+t.test('prices check reads all pages, names what has no price, and exits with 1', async (t) => {
+  const pages = (path: string) =>
+    path.includes('cursor=two')
+      ? { rows: [{ provider: 'openai', model: 'odd', ...SUMS, unpriced_calls: 7 }], next_cursor: null }
+      : { rows: [{ provider: 'openai', model: 'gpt', ...SUMS }], next_cursor: 'two' }
+  const { code, out, asked } = await ran('prices', ['check'], pages)
+  t.equal(code, 1)
+  t.equal(asked.length, 2)
+  t.match(out, /openai +odd +7\n7 calls of the last 30 days have no price/)
+  t.notMatch(out, 'gpt')
+  const well = await ran('prices', ['check'], () => ({ rows: [], next_cursor: null }))
+  t.match(well, { code: 0, out: 'every call of the last 30 days has a price\n' })
+})
