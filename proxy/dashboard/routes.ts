@@ -13,6 +13,7 @@ import { activityPage, liveActivity } from './activity/activity.ts'
 import { whyPage } from './activity/why.ts'
 import { attentionCounter, attentionPage, notNowHandler, proposalForms } from './attention/attention.ts'
 import { capabilitiesJson, capabilitiesPage, setForms, setsPage } from './capabilities/capabilities.ts'
+import { costsPage } from './costs/costs.ts'
 import { type FormSubmission, formHandler } from './frame/acting.ts'
 import type { DashboardContext } from './frame/dashboard.ts'
 import { ASSET_ROUTE, type DashboardPage, pageHandler, refusedPage, serveAsset } from './frame/frame.ts'
@@ -252,6 +253,7 @@ function toolRoutes({ page, fetched, form }: DashboardDoors, d: DashboardContext
     form(`${server}/bindings/{binding_id}/revoke`, mcpBindings.revoke, tools.revoke),
     page('/proxy/providers', 'admin.read', providersPage),
     form('/proxy/providers/{name}/try', providers.try, tryForm(d)),
+    page('/proxy/costs', 'admin.audit', costsPage),
     page('/proxy/capabilities', 'admin.read', capabilitiesPage),
     page('/proxy/capabilities/sets', 'admin.read', setsPage),
     form('/proxy/capabilities/sets', sets.put, named.put),

@@ -1,6 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import type { Database } from '../../db/database.ts'
-import { MAX_SPEND_DAYS } from '../../db/ledger/counts/spend-counts.ts'
+import { MAX_SPEND_DAYS, type SpendCount } from '../../db/ledger/counts/spend-counts.ts'
 import { LedgerError } from '../../db/ledger/record/entry.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { timestamp } from '../../db/support/statement.ts'
@@ -17,6 +17,8 @@ interface RowCountDependencies {
   readonly database: Pick<Database, 'rowCounts' | 'leads'>
   readonly ledger: Pick<Ledger, 'commit'>
   readonly clock: () => number
+  /** Told of spends once they are stored, each once. */
+  readonly onSpends?: (spends: readonly SpendCount[]) => void
 }
 
 const DAY_MS = 86_400_000
@@ -26,7 +28,7 @@ const DAY_MS = 86_400_000
  * (docs/ledger.md#counts): both and their place are stored in one transaction. Deletes spends that are too
  * old.
  */
-export function countRows({ database, ledger, clock }: RowCountDependencies): RoundsTask {
+export function countRows({ database, ledger, clock, onSpends }: RowCountDependencies): RoundsTask {
   const { rowCounts, leads } = database
   let stopped = false
   let running: Promise<void> | null = null
@@ -43,6 +45,7 @@ export function countRows({ database, ledger, clock }: RowCountDependencies): Ro
     const statements = rowCounts.keep(from, counted)
     await ledger.commit({ statements, entries: [], lazy: true })
     ;({ place } = counted)
+    onSpends?.(counted.spends)
     return counted.counts.reduce((sum, { rows }) => sum + rows, 0) === PORTION
   }
 

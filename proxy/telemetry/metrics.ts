@@ -169,6 +169,12 @@ export function createMetrics(ask: GaugeSources) {
       'Calls that a provider could not be told all of, by what was lost.',
       'loss',
     ),
+    cost: counter(
+      'cost_microusd_total',
+      'Costs of calls in millionths of a US dollar, as the process that leads counts them.',
+      'provider',
+    ),
+    unpriced: counter('unpriced_total', 'Calls without a price, counted likewise.', 'provider'),
     tokensUnknown: counter(
       'tokens_unknown_total',
       'Answers of providers whose tokens are not all known, by reason.',

@@ -37,7 +37,7 @@ export function startTasks(services: GatewayServices, inForce: () => Configurati
     modelRefreshTask(services, inForce),
     sealLedger(services.sealer, services.dataDirectory.database, inForce().proofs.seal_interval_ms),
     anchorTask(services, inForce),
-    countRows({ ...services, database: services.dataDirectory.database }),
+    countTask(services),
     stateTask(services, inForce),
     services.mounted.archive(),
     bundleTask(services, inForce),
@@ -119,6 +119,19 @@ const stateTask = (
     rows: () => inForce().archive?.segment.rows ?? SEGMENT_ROWS,
     clock,
     log: logs.log,
+  })
+
+const countTask = ({ dataDirectory, ledger, metrics, clock }: GatewayServices): RoundsTask =>
+  countRows({
+    database: dataDirectory.database,
+    ledger,
+    clock,
+    onSpends: (spends) => {
+      for (const { provider, microusd, unpriced_calls: unpriced } of spends) {
+        metrics.cost.inc({ provider }, microusd)
+        if (unpriced > 0) metrics.unpriced.inc({ provider }, unpriced)
+      }
+    },
   })
 
 /** Makes the task of the archive, which an operator may ask for work without the others. */

@@ -28,12 +28,22 @@ import {
   sealingStopped,
   secretUsed,
   standingCards,
+  unpricedModels,
   unreadBundles,
 } from './standing.ts'
 
 /** Everything that needs a person but refusals, in this order. */
 const SOURCES = [
-  ...[standingCards, openProposals, servers, secretUsed, otherModels, endingCertificates, sealingStopped],
+  ...[
+    standingCards,
+    openProposals,
+    servers,
+    secretUsed,
+    otherModels,
+    unpricedModels,
+    endingCertificates,
+    sealingStopped,
+  ],
   ...[editedTexts, lateAnchors, archiveCards, endingCas, ownCa, unreadBundles, keylessCallers],
 ]
 

@@ -1,4 +1,5 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
+import { listUnpricedModels } from '../../admin/costs/costs.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import { escapeHidden } from '../../visible.ts'
@@ -109,6 +110,22 @@ export function* unreadBundles(
         html`The trust bundle ${name} cannot be read`,
         html`<p>${reading.problem ?? ''}. Since ${since(reading.failingSince, at)}; the CAs before stay in force.</p>`,
       )
+}
+
+/** Lists models of the last 30 days that have no price: their calls count as nothing in any sum. */
+export async function* unpricedModels(
+  { context }: DashboardContext,
+  facts: AdministrationFacts,
+): AsyncGenerator<AttentionCard> {
+  if (!hasCapability(facts, 'admin.audit')) return
+  const { value } = await perform(listUnpricedModels, context, { query: { most: SHOWN } }, facts)
+  const { models, calls: all } = value
+  if (models.length === 0) return
+  yield attentionCard(
+    html`Models without a price`,
+    html`<ul>${models.map(({ provider, model, calls }) => html`<li><code>${escapeHidden(model)}</code> <span class="faint">${provider}</span>: ${countWithNoun(calls, 'call')}</li>`)}</ul><p>${countWithNoun(all, 'call')} of the last 30 days count as nothing in <a href="/proxy/costs">Costs</a>. Give each a price, or <code>free: true</code>, in <code>55-prices.yaml</code>.</p>`,
+    ['unpriced', ...models.map(({ provider, model }) => `${provider} ${model}`).toSorted()].join('\n'),
+  )
 }
 
 export async function* secretUsed(

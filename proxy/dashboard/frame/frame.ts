@@ -42,6 +42,7 @@ export const SECTIONS: readonly (readonly [path: string, name: string])[] = [
   ['/proxy/operators', 'Operators'],
   ['/proxy/tools', 'Tools'],
   ['/proxy/providers', 'Providers'],
+  ['/proxy/costs', 'Costs'],
   ['/proxy/capabilities', 'Capabilities'],
   ['/proxy/pki', 'PKI'],
   ['/proxy/proof', 'Proof'],
