@@ -2,7 +2,7 @@ import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http
 import type { Socket } from 'node:net'
 import type { Logger } from 'pino'
 import type { AuthorityChanges } from '../../db/authority-moves.ts'
-import { isObject, type JsonObject } from '../../db/support/json.ts'
+import { isObject, type JsonObject, type UnknownRecord } from '../../db/support/json.ts'
 import type { CallAuthority } from '../../plugins/call-authority.ts'
 import type { Arrival, CallSettlement } from '../../plugins/plugin.ts'
 import { REFUSAL_REASONS, Refusal, toRefusal } from '../../plugins/refusal.ts'
@@ -324,16 +324,10 @@ function countRequest(
   const { from, to } = isObject(translated) ? translated : {}
   if (typeof from === 'string' && typeof to === 'string') metrics.translated.inc({ from, to })
   if (typeof unknown === 'string') metrics.tokensUnknown.inc({ provider, reason: unknown })
-  const { input: read, output: written, ...parts } = isObject(tokens) ? tokens : {}
-  const [input, output] = [Number(read ?? 0), Number(written ?? 0)]
-  if (isObject(tokens)) {
-    metrics.tokens.inc({ provider, direction: 'input' }, input)
-    metrics.tokens.inc({ provider, direction: 'output' }, output)
-  }
-  for (const [part, count] of Object.entries(parts)) metrics.tokenParts.inc({ provider, part }, Number(count))
+  const counted = isObject(tokens) ? countTokens(provider, tokens, metrics) : { input: 0, output: 0 }
   if (searches !== undefined) metrics.serverTools.inc({ provider, tool: 'web_search' }, Number(searches))
-  for (const [tool, count] of Object.entries(isObject(tools) ? tools : {}))
-    metrics.serverTools.inc({ provider, tool }, Number(count))
+  if (isObject(tools))
+    for (const tool of Object.keys(tools)) metrics.serverTools.inc({ provider, tool }, Number(tools[tool]))
   metrics.providers.note({
     provider,
     // Made by proxy/llm/refusals.ts, of those that were asked or passed over.
@@ -342,9 +336,25 @@ function countRequest(
     reason: report.reason,
     ms: performance.now() - began,
     timing: report.timing,
-    tokens: { input, output },
+    tokens: counted,
     at: ended.at,
   })
+}
+
+function countTokens(
+  provider: string,
+  tokens: UnknownRecord,
+  metrics: GatewayMetrics,
+): { readonly input: number; readonly output: number } {
+  const counted = { input: 0, output: 0 }
+  for (const part of Object.keys(tokens)) {
+    const count = Number(tokens[part])
+    if (part === 'input' || part === 'output') counted[part] = count
+    else metrics.tokenParts.inc({ provider, part }, count)
+  }
+  metrics.tokens.inc({ provider, direction: 'input' }, counted.input)
+  metrics.tokens.inc({ provider, direction: 'output' }, counted.output)
+  return counted
 }
 
 // The caller's own id for the request, when it is sane: for the log only.
