@@ -118,4 +118,31 @@ for (const stored of [true, false]) {
       )
     },
   )
+
+  await t.test(
+    `docs/ledger.md#prices: a price whose row was ${how} when the database was lost stands before its first cost`,
+    async (t) => {
+      const { file, ledger, outcomes, told } = await doubtful(t, stored)
+      const ids = ['a', 'b', 'c']
+      for (const id of ids) await ledger.commit({ entries: [entry({ request_id: id })] })
+      const prices = new Map([['0123456789abcdef', { price: '0123456789abcdef', rates: {} }]])
+      const settle = (id: string) => outcomes.settle(entry({ request_id: id, status: 'success' }), 0, prices)
+      told.losses = 1
+      settle('a')
+      await outcomes.flushed()
+      settle('b')
+      await outcomes.flushed()
+      outcomes.retry()
+      await outcomes.flushed()
+      settle('c')
+      await outcomes.flushed()
+      const rows = rowsOf(file).slice(ids.length)
+      t.equal(rows[0]?.action, 'price.stated', 'before the first outcome')
+      t.equal(
+        rows.filter(({ status, action }) => status === 'success' && action !== 'price.stated').length,
+        3,
+      )
+      t.equal(rows.at(-2)?.action === 'price.stated', false, 'one that is durable is not stated again')
+    },
+  )
 }
