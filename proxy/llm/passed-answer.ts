@@ -95,6 +95,8 @@ export function passOnAnswer(
   }
 }
 
+const FALSE = Buffer.from('false')
+
 interface WholeReading {
   readonly reading: AnswerReading
   readonly isWhole: boolean
@@ -112,7 +114,7 @@ function stateListener(
   if (names.askedBy?.some((name) => spans.has(name)) === false) return undefined
   const owner = { ref: granted.principal.ref, commitments }
   const store = spans.get('store')
-  const stores = store === undefined || body.toString('latin1', store.start, store.end) !== 'false'
+  const stores = store === undefined || body.compare(FALSE, 0, FALSE.length, store.start, store.end) !== 0
   const asked = { has: (name: string) => spans.has(name), stores }
   return (root) => states.note(owner, provider.name, statedIds(names, root, asked))
 }
