@@ -96,7 +96,7 @@ export const callEntries = (call: number, at: number): readonly LedgerEntry[] =>
       ...names,
       status: 'success',
       provider: 'openai',
-      detail: { status: 200, duration_ms: 12, cost: { microusd: 0, priced: 'free' } },
+      detail: { status: 200, duration_ms: 12, cost: { microusd: 0, price: null, priced: 'free' } },
     }),
   ]
 }
