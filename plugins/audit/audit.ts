@@ -231,8 +231,12 @@ function outcomeEntry(
   return { ...callIdentity(facts, configDigest), at, status, provider, detail }
 }
 
-const endedCall = ({ demand, call, body }: DecisionFacts, { status, detail }: CallSettlement): EndedCall => ({
+const endedCall = (
+  { path, demand, call, body }: Arrival & DecisionFacts,
+  { status, detail }: CallSettlement,
+): EndedCall => ({
   action: demand.action,
+  path,
   model: call.model,
   tool: call.tool,
   inBytes: body.length,

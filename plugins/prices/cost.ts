@@ -11,6 +11,7 @@ import { type ModelPrice, type PriceBook, statedPrice } from './rates.ts'
 /** A call that has ended, as its outcome says it. */
 export interface EndedCall {
   readonly action: string
+  readonly path: string
   /** As the caller wrote it. */
   readonly model: string | null
   readonly tool: string | null
@@ -35,6 +36,8 @@ interface PricingDependencies {
   readonly book: PriceBook
   /** Returns the name that a model has at a provider, by the name that a caller wrote; null if it has none there. */
   readonly modelAt: (provider: string, model: string) => string | null
+  /** Paths of endpoints for which nobody charges. */
+  readonly freePaths: ReadonlySet<string>
 }
 
 /** Bytes of a token, of a text and in the events of a stream, whose frames are most of it. */
@@ -47,7 +50,7 @@ const MAX_KEPT = 1_000
 const LLM_ACTION = 'egress_llm_chat'
 const TOOL_ACTION = 'mcp_tools_call'
 
-export function callPricing({ book, modelAt }: PricingDependencies): CallPricing {
+export function callPricing({ book, modelAt, freePaths }: PricingDependencies): CallPricing {
   const kept = new Map<string, ModelPrice | null>()
   const find = (key: string, look: () => ModelPrice | null): ModelPrice | null => {
     const known = kept.get(key)
@@ -69,12 +72,14 @@ export function callPricing({ book, modelAt }: PricingDependencies): CallPricing
         })
   const source = { table: book.table, priceAt, priceOfAsked }
   return (call) => {
-    if (call.action === LLM_ACTION) return new LlmCost(call, source).made()
+    if (call.action === LLM_ACTION) return freePaths.has(call.path) ? FREE : new LlmCost(call, source).made()
     if (call.action !== TOOL_ACTION || call.tool === null || !hasRun(call)) return null
     const price = find(`\n${call.tool}`, () => book.priceOfTool(call.tool ?? ''))
     return price && toolCost(price, call.tool, call.detail)
   }
 }
+
+const FREE: CostedCall = { cost: { microusd: 0, price: null, priced: 'free' }, stated: new Map() }
 
 /** Tells whether a tool may have worked: one that reports its own failure has. */
 const hasRun = ({ status, detail }: EndedCall): boolean => status !== 'error' || detail.isError === true
@@ -159,9 +164,7 @@ class LlmCost {
   #passed(last: UnknownRecord | undefined): PassedAnswer | null {
     if (!last || last.reason !== undefined || !(Number(last.status ?? 300) < 300)) return null
     const provider = String(last.provider)
-    const { model, detail } = this.#call
-    const isFree = !(detail.tokens ?? detail.tokens_unknown ?? detail.further)
-    if (isFree) return null
+    const { model } = this.#call
     const price = this.#answeredPrice(provider)
     this.#use(price, provider, model)
     return { provider, price }

@@ -21,6 +21,7 @@ import { readinessProbe } from '../http/health.ts'
 import type { PublicHandlers } from '../http/routes.ts'
 import { isRequestedModel } from '../llm/answered-models.ts'
 import { describeProviders } from '../llm/describe-providers.ts'
+import { LLM_ENDPOINTS } from '../llm/dialects/registry.ts'
 import { llmHandler } from '../llm/handler.ts'
 import { modelHandlers } from '../llm/models.ts'
 import type { LlmHandlers } from '../llm/routes.ts'
@@ -197,7 +198,8 @@ function pricingOf({ prices, llm }: Configuration): CallPricing | null {
   const vendors = new Map(llm.providers.map(({ name, prices_as: vendor = name }) => [name, vendor]))
   const vendorOf = (provider: string): string => vendors.get(provider) ?? provider
   const book = priceBook(prices.options, { table: prices.table, vendorOf, glob: compileGlob })
-  return callPricing({ book, modelAt: modelNames(llm) })
+  const freePaths = new Set(LLM_ENDPOINTS.flatMap(({ path, isFree }) => (isFree ? [path] : [])))
+  return callPricing({ book, modelAt: modelNames(llm), freePaths })
 }
 
 function mcpHandlers(

@@ -83,9 +83,18 @@ t.test("a table of the operator's is read, and a fault in it has a place", async
 const pricing = callPricing({
   book: book({ models: [{ match: 'a/b', input: 1, output: 2 }], tools: { 'github.*': 0.001 } }),
   modelAt: (_, model) => (model === 'none' ? null : model),
+  freePaths: new Set(['/v1/messages/count_tokens']),
 })
 const call = (detail: object, more: Partial<EndedCall> = {}): EndedCall => ({
-  ...{ action: 'egress_llm_chat', model: 'b', tool: null, inBytes: 400, isStream: false, status: 'success' },
+  ...{
+    action: 'egress_llm_chat',
+    path: '/v1/messages',
+    model: 'b',
+    tool: null,
+    inBytes: 400,
+    isStream: false,
+    status: 'success',
+  },
   detail: { attempts: [{ provider: 'a', status: 200 }], ...detail },
   ...more,
 })
@@ -133,8 +142,11 @@ t.test('docs/costs.md#calls: other models that took part are charged, or named',
   t.end()
 })
 
-t.test('a call of a free endpoint is free', (t) => {
-  t.same(pricing(call({}))?.cost, { microusd: 0, price: null, priced: 'free' })
+t.test('a call of a free endpoint is free, whatever became of it', (t) => {
+  const free = { path: '/v1/messages/count_tokens' }
+  const late = { attempts: [{ provider: 'a', status: null, reason: 'provider_timeout' }] }
+  for (const detail of [{}, late])
+    t.same(pricing(call(detail, free))?.cost, { microusd: 0, price: null, priced: 'free' })
   t.end()
 })
 
