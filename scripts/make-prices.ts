@@ -114,7 +114,7 @@ function globOfRegex(regex: string): readonly string[] | null {
 /** Tells an exception, which no glob says: what is excepted has an entry of its own, and a longer pattern. */
 const isException = (one: Pattern): boolean => 'regex' in one && one.regex.startsWith('^(?!')
 
-/** Of a beginning, an end and parts between. Two parts may stand in either order. */
+/** Makes one pattern of a beginning, an end and parts between. Two parts may stand in either order. */
 function globOfAll(given: readonly Pattern[]): readonly string[] | null {
   const all = given.filter((one) => !isException(one))
   const [start = '', ...starts] = all.flatMap((one) => ('starts_with' in one ? [one.starts_with] : []))
@@ -251,7 +251,7 @@ export const tableText = ({ source: from, models }: PriceTable): string =>
   `{\n"source": ${JSON.stringify(from)},\n"models": [\n${models.map((model) => JSON.stringify(model)).join(',\n')}\n]}\n`
 
 /** Says what is another price than before, by pattern. */
-export function changesBetween(before: PriceTable, now: PriceTable): readonly string[] {
+export function changedPrices(before: PriceTable, now: PriceTable): readonly string[] {
   const pricesIn = ({ models }: PriceTable) =>
     new Map(
       models.flatMap(({ match, ...price }) =>
@@ -284,7 +284,7 @@ if (import.meta.main) {
   const left: string[] = []
   const made = await madeTable(new Date().toISOString().slice(0, 10), left)
   const text = await readFile(TABLE_FILE, 'utf8').catch(() => '{"models":[]}')
-  const changes = changesBetween(priceTable.parse(JSON.parse(text)), made)
+  const changes = changedPrices(priceTable.parse(JSON.parse(text)), made)
   for (const line of left) process.stdout.write(`left out: ${line}\n`)
   for (const line of changes) process.stdout.write(`${line}\n`)
   process.stdout.write(`${made.models.length} models, ${changes.length} changes\n`)

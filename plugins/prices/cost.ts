@@ -12,7 +12,7 @@ import { type ModelPrice, type PriceBook, statedPrice } from './rates.ts'
 export interface EndedCall {
   readonly action: string
   readonly path: string
-  /** As the caller wrote it. */
+  /** The model, as the caller wrote it. */
   readonly model: string | null
   readonly tool: string | null
   /** Bytes of the caller's body. */

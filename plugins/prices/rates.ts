@@ -19,7 +19,7 @@ export interface ModelPrice {
   readonly source: PriceSource
 }
 
-/** Where rates come from: the operator's own file, the shipped table, or the operator's table. */
+/** The origin of rates: the operator's own file, the shipped table, or the operator's table. */
 export type PriceSource = 'file' | 'builtin' | 'table'
 
 export interface PriceBook {

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { matchesOf, priceTable } from '../../plugins/prices/options.ts'
-import { changesBetween, globsOf, TABLE_FILE, tableText, vendorModels } from '../../scripts/make-prices.ts'
+import { changedPrices, globsOf, TABLE_FILE, tableText, vendorModels } from '../../scripts/make-prices.ts'
 
 const text = readFileSync(TABLE_FILE, 'utf8')
 const table = priceTable.parse(JSON.parse(text))
@@ -51,8 +51,8 @@ t.test('of prices by date and hour, those of today and the dearest of the day co
 
 t.test('what has changed is printed, pattern by pattern', (t) => {
   const of = (input: number) => priceTable.parse({ models: [{ match: ['a/b', 'a/c'], input, output: 1 }] })
-  t.same(changesBetween(of(1), of(1)), [])
-  t.same(changesBetween(of(1), of(2)), [
+  t.same(changedPrices(of(1), of(1)), [])
+  t.same(changedPrices(of(1), of(2)), [
     'a/b: {"input":1,"output":1} → {"input":2,"output":1}',
     'a/c: {"input":1,"output":1} → {"input":2,"output":1}',
   ])

@@ -6,13 +6,13 @@ type RateNames = Readonly<Record<string, number>>
 
 /** The rates that a cost is made of, as rows state them. Pico-USD: of a token, a use, a call. */
 export type PriceRates = {
-  /** By kind; absent: tokens cost nothing. A kind that is absent costs what {@link OTHER_RATE} says. */
+  /** Rates by the kind of token; absent: tokens cost nothing. A kind that is absent costs what {@link OTHER_RATE} says. */
   readonly tokens?: RateNames
   /** Rates of calls whose input is longer than `input_over`, ascending. */
   readonly above?: readonly RateNames[]
-  /** Of a use of a tool that the provider runs, by tool; `web_search` is one. */
+  /** The rate of a use of a tool that the provider runs, by tool; `web_search` is one. */
   readonly uses?: RateNames
-  /** Of a call. */
+  /** The rate of a call. */
   readonly call?: number
   /** Parts per million, by the words of `service_tier`, `speed` and `geo`. Of tokens alone. */
   readonly factors?: Readonly<Record<string, RateNames>>
@@ -92,7 +92,7 @@ const USUAL_WORDS: ReadonlySet<unknown> = new Set([
 const MILLION = 1_000_000n
 /** One, as the product of three factors. */
 const UNIT_FACTOR = MILLION ** 3n
-/** Of a {@link CostSum} in a micro-USD. */
+/** The units of a {@link CostSum} in a micro-USD. */
 const PER_MICROUSD = MILLION * UNIT_FACTOR
 const MAX_MICROUSD = BigInt(Number.MAX_SAFE_INTEGER)
 

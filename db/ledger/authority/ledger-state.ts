@@ -41,7 +41,7 @@ export interface ReplayState extends BoundState {
   readonly cas: RecordOf<string>
   readonly rotation: string | null
   readonly names_anchors: readonly string[]
-  /** By the names of rates; absent: no row has stated any. */
+  /** Rates by their names; absent: no row has stated any. */
   readonly prices?: RecordOf<PriceRates>
   /** Subjects and resources of rows of version 1. */
   readonly old: readonly string[]
