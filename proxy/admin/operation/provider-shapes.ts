@@ -57,11 +57,9 @@ export const providerList = z.strictObject({
   routes: z.array(
     z.strictObject({
       model: z.string(),
-      providers: z
-        .array(z.string())
-        .meta({
-          description: 'In the order in which they are tried; those with a weight share their places.',
-        }),
+      providers: z.array(z.string()).meta({
+        description: 'In the order in which they are tried; those with a weight share their places.',
+      }),
     }),
   ),
 })
