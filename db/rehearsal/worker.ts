@@ -75,7 +75,7 @@ async function walkOf(task: WalkTask, kept: KeptRows | null, { segments, folder 
   if (task.kind === 'candidate') return candidateWatch(task.principal, task.since)
   const [segment] = segments
   if (!segment) return rehearser(task.changes, task.wanted, kept?.before?.state, kept?.segments.at(-1)?.until)
-  const { archivedMember } = await import('../ledger/read/archived.ts')
+  const { archivedMember } = await import('../ledger/read/segment-pool.ts')
   const { readState } = await import('../ledger/verify/recompute.ts')
   const before = kept?.segments.findLast(({ last }) => last < segment.first)
   const text = before && (await archivedMember(folder, segment, 'state-start.json')).toString()
@@ -94,7 +94,7 @@ async function* allParts(
   const of = segments.reduce((sum, { first, last }) => sum + last - first + 1, 0)
   let rows = 0
   for (const segment of segments) {
-    const { archivedLeaves } = await import('../ledger/read/archived.ts')
+    const { archivedLeaves } = await import('../ledger/read/archived-rows.ts')
     for await (const row of archivedLeaves([segment], folder, NEVER)) {
       rows += 1
       if (isWanted(row, wanted)) yield { leaves: [row.leaf], rows, of }

@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import type { DatabaseLocation } from '../../db/engine.ts'
-import { indexOfSegment } from '../../db/ledger/read/archived.ts'
+import type { SegmentIndex } from '../../db/ledger/read/segment-index.ts'
+import { indexOfSegment } from '../../db/ledger/read/segment-pool.ts'
 import { archiveBoundary, listSegments } from '../../db/ledger/tree/segments.ts'
 import { currentTree, type StoredCheckpoint, treeKeysOf } from '../../db/ledger/tree/store.ts'
 import { TILE_WIDTH } from '../../db/ledger/tree/tiles.ts'
@@ -106,18 +107,19 @@ async function writeSegment(
   const { use } = loop
   const known = await archivedRow(kysely, { first, last, file })
   const found = known && (await threads.ask('digest', join(folder, file)).catch(() => null))
-  const written =
+  const written: WrittenFile & { readonly index?: SegmentIndex } =
     found?.sha256 === known?.sha256 && found
       ? found
       : await writeFile({ location, scope, authority, at: clock(), path: '', use }, folder, file, signal)
   const vkeys = keys.map(({ vkey }) => vkey)
   const whole = { path: join(folder, file), first, last, origin: tree.origin, vkeys, use }
   const { since, until } = await threads.ask('verify', whole, { signal })
-  const index = await indexOfSegment({ folder, file, sha256: written.sha256 }, signal)
+  const { sha256, bytes } = written
+  const index = written.index ?? (await indexOfSegment({ folder, file, sha256 }, signal))
   await commitSegment(dependencies, {
     ...index,
     ...{ first, last, last_place: state.place, state: state.sha256 },
-    ...{ ...written, file, since, until },
+    ...{ sha256, bytes, file, since, until },
   })
 }
 
@@ -127,14 +129,14 @@ async function writeFile(
   folder: string,
   file: string,
   signal: AbortSignal,
-): Promise<WrittenFile> {
+): ReturnType<SegmentTasks['write']> {
   const part = `.${file}.part`
   try {
     await removeParts(folder)
     const written = await threads.ask('write', { ...work, path: join(folder, part) }, { signal })
     await putInPlace(folder, part, file)
     const found = await threads.ask('digest', join(folder, file))
-    if (found.sha256 === written.sha256) return found
+    if (found.sha256 === written.sha256) return written
   } catch (error) {
     await removeFile(folder, part).catch(() => {})
     signal.throwIfAborted()

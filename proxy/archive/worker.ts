@@ -6,6 +6,8 @@ import { dirname, extname } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { Worker } from 'node:worker_threads'
 import { type DatabaseLocation, readLedger } from '../../db/engine.ts'
+import { type SegmentIndex, SegmentIndexer } from '../../db/ledger/read/segment-index.ts'
+import type { StoredRow } from '../../db/ledger/record/leaf.ts'
 import { type PackedAuthority, packOf } from '../admin/audit/pack.ts'
 import type { EvidenceScope } from '../admin/audit/scope.ts'
 import { leavingRoom } from './folder.ts'
@@ -41,9 +43,13 @@ export interface WrittenFile {
   readonly bytes: number
 }
 
+interface IndexedFile extends WrittenFile {
+  readonly index: SegmentIndex
+}
+
 export interface SegmentTasks {
   /** Writes a new file, whole and on the disk when this resolves. */
-  readonly write: (work: SegmentWork, signal: AbortSignal) => Promise<WrittenFile>
+  readonly write: (work: SegmentWork, signal: AbortSignal) => Promise<IndexedFile>
   /** Reads a file again. */
   readonly digest: (path: string) => Promise<WrittenFile>
   /** Has the verifier that is in a file look at all of it. Decisions that do not follow stay what they are. */
@@ -54,24 +60,35 @@ export const openTasks = (): SegmentTasks => ({ write, digest, verify })
 
 /** The bytes of tables that are held: those of a million rows. Longer ones are read twice. */
 const ROOM = 80 * 1_048_576
+/** The bytes that are written before they are put on the disk. */
+const MAX_UNSAVED = 2 * 1_048_576
 
 async function write(
   { location, scope, authority, at, path, use }: SegmentWork,
   signal: AbortSignal,
-): Promise<WrittenFile> {
+): Promise<IndexedFile> {
   const database = await readLedger(location)
+  const indexer = new SegmentIndexer()
   try {
     await using file = await open(path, 'wx', 0o600)
     const leaveRoom = leavingRoom(dirname(path))
-    const pack = packOf({ database, authority }, scope, at, signal, ROOM)
+    const onRow = (row: StoredRow): void => indexer.see(row)
+    const pack = packOf({ database, authority }, scope, at, signal, { room: ROOM, onRow })
     const rest = paced(use)
+    let unsaved = 0
     const [sha256, bytes] = await digestOf(pack, async (piece) => {
       await leaveRoom(piece.length)
       await file.writeFile(piece)
+      unsaved += piece.length
+      // The next commit of calls waits for what is not on the disk yet, if the journal of both is one.
+      if (unsaved > MAX_UNSAVED) {
+        await file.datasync()
+        unsaved = 0
+      }
       rest()
     })
     await file.sync()
-    return { sha256, bytes }
+    return { sha256, bytes, index: indexer.index() }
   } finally {
     await database.close()
   }

@@ -1,5 +1,7 @@
 import type { Database } from '../../db/database.ts'
-import { archivedRequest, archivedTiles } from '../../db/ledger/read/archived.ts'
+import { archivedRequest } from '../../db/ledger/read/archived-request.ts'
+import { archivedTiles } from '../../db/ledger/read/segment-pool.ts'
+import type { ArchivedRow } from '../../db/ledger/read/segment-thread.ts'
 import { leafMemberText } from '../../db/ledger/record/leaf.ts'
 import { inclusionProof, tlogProofText } from '../../db/ledger/tree/proofs.ts'
 import type { PlacedLeaf } from '../../db/ledger/tree/rows.ts'
@@ -31,6 +33,8 @@ export interface RequestRow extends Pick<PlacedLeaf, 'stream' | 'seq' | 'princip
 
 interface RequestedRows {
   readonly rows: readonly RequestRow[]
+  /** The part of them that was found in segments. */
+  readonly archived: readonly ArchivedRow[]
   /** The places of rows that cannot be read here, each as a sentence. */
   readonly unreadable: readonly string[]
 }
@@ -50,10 +54,11 @@ export async function rowsOfRequest(
   )
   const [first] = hot
   if (place === 0 || (first && /^(?:allowed|denied)$/.test(leafMemberText(first.leaf, 'status') ?? '')))
-    return { rows: hot, unreadable: [] }
-  const { rows, unreadable } = await archivedRequest(kysely, archive.path, asked)
+    return { rows: hot, archived: [], unreadable: [] }
+  const { rows: archived, unreadable } = await archivedRequest(kysely, archive.path, asked)
   // An outcome alone, whose decision cannot be read, is none of a call.
-  return { rows: rows.length === 0 && unreadable.length > 0 ? [] : [...rows, ...hot], unreadable }
+  const rows = archived.length === 0 && unreadable.length > 0 ? [] : [...archived, ...hot]
+  return { rows, archived, unreadable }
 }
 
 /** Proves the rows of a request by the newest checkpoint; null if one of them is not sealed yet. */

@@ -12,9 +12,11 @@ import {
 } from '../record/leaf.ts'
 import { chainStartOf, keptRows } from '../verify/kept.ts'
 import { chainVerifier, type DamagedRow, type LedgerVerdict } from '../verify/verify.ts'
-import { ArchivedPage, type ArchivePart, archivedRows, readableSegments, segmentsFor } from './archived.ts'
+import { ArchivedPage, type ArchivePart } from './archived-page.ts'
+import { archivedRows } from './archived-rows.ts'
 import { type MatchingRow, matchingRows, ROWS_PER_READ, type RowFilter } from './find.ts'
 import { userNameFinder } from './names.ts'
+import { readableSegments, segmentsFor } from './segments-for.ts'
 
 /**
  * A row as the API shows it (docs/ledger.md#row): the columns by name, `detail` as an object, no `leaf`.
@@ -213,6 +215,19 @@ async function* pagesOf(
     yield page
     await nextTurn(undefined, { signal })
   } while (page.length === ROWS_PER_READ)
+}
+
+/** Shows rows that were found as a page does. */
+export async function auditRowsOf(
+  db: Kysely<DatabaseSchema>,
+  rows: readonly MatchingRow[],
+): Promise<readonly AuditRow[]> {
+  const names = userNameFinder(db)
+  const shown: AuditRow[] = []
+  // Proven by rowText.
+  for (const row of rows)
+    shown.push(JSON.parse(rowText(row, await names({ ...row, detail: row.leaf }))) as AuditRow)
+  return shown
 }
 
 function rowText({ leaf, ...stored }: MatchingRow, names: ReadableNames): string {

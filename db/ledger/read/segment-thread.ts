@@ -8,6 +8,7 @@ import { leafMemberText, type StoredRow } from '../record/leaf.ts'
 import { intactRows } from '../verify/export.ts'
 import { compareRows, type MatchingRow, type RowFilter } from './find.ts'
 import { memberPieces, rowBlocks, type SegmentFile } from './segment-file.ts'
+import { type SegmentIndex, SegmentIndexer } from './segment-index.ts'
 
 /** A row of a segment. `index`: of its leaf in the tree. */
 export type ArchivedRow = MatchingRow & { readonly index: number }
@@ -16,15 +17,6 @@ export interface SegmentSearch {
   readonly segment: SegmentFile & { readonly first: number }
   readonly filter: RowFilter
   readonly most: number
-}
-
-/**
- * The principals and the actions of the rows of a segment, by which a question finds those that it needs: JSON. Null:
- * too many to list.
- */
-export interface SegmentIndex {
-  readonly principals: string | null
-  readonly actions: string | null
 }
 
 export interface SegmentReaderTasks {
@@ -51,8 +43,6 @@ export function openTasks(): SegmentReaderTasks {
 const MAX_FOUND_CHARACTERS = 8 * 1_048_576
 /** The leaves, but for one, of the rows that are handed over at once: others get their turn. Characters. */
 const MAX_PIECE_CHARACTERS = 65_536
-/** The principals, and the actions, of a segment that its index lists at most. */
-const MAX_INDEXED = 1_000
 const LF = 0x0a
 
 async function* find(
@@ -173,13 +163,7 @@ async function member(
 }
 
 async function index(segment: SegmentFile, signal: AbortSignal): Promise<SegmentIndex> {
-  const [principals, actions] = [new Set<string>(), new Set<string>()]
-  for await (const block of rowBlocks(segment, signal))
-    for (const row of intactRows(block)) {
-      if (actions.size <= MAX_INDEXED) actions.add(row.action)
-      if (principals.size <= MAX_INDEXED && row.principal_id !== null) principals.add(row.principal_id)
-    }
-  const listOf = (some: ReadonlySet<string>) =>
-    some.size > MAX_INDEXED ? null : JSON.stringify([...some].toSorted())
-  return { principals: listOf(principals), actions: listOf(actions) }
+  const indexer = new SegmentIndexer()
+  for await (const block of rowBlocks(segment, signal)) for (const row of intactRows(block)) indexer.see(row)
+  return indexer.index()
 }

@@ -4,7 +4,6 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Database } from '../../../db/database.ts'
 import { stateText } from '../../../db/ledger/authority/ledger-state.ts'
 import { PrincipalSets } from '../../../db/ledger/authority/principal-sets.ts'
-import { archivedMember, archivedTiles } from '../../../db/ledger/read/archived.ts'
 import {
   CSV_HEAD,
   csvLine,
@@ -17,6 +16,7 @@ import {
   setsText,
 } from '../../../db/ledger/read/evidence-tables.ts'
 import { userNameFinder } from '../../../db/ledger/read/names.ts'
+import { archivedMember, archivedTiles } from '../../../db/ledger/read/segment-pool.ts'
 import { exportLine, type StoredRow } from '../../../db/ledger/record/leaf.ts'
 import { anchorStates } from '../../../db/ledger/tree/anchored.ts'
 import { statesUpTo, textOfState } from '../../../db/ledger/tree/states.ts'
@@ -120,6 +120,12 @@ export interface PackedAuthority extends OwnCa {
 /** The bytes of tables that a pack holds while it is made, beside its rows. */
 const ROOM = 8 * 1_048_576
 
+interface PackOptions {
+  readonly room?: number
+  /** Given each row once, in order. */
+  readonly onRow?: (row: StoredRow) => void
+}
+
 /**
  * Makes a zip (docs/ledger.md#evidence) as it is read, in constant memory: it reads the rows once more for tables
  * that are larger than `room`. Refuses before its first byte if this installation lacks a verifier. Throws an
@@ -130,15 +136,16 @@ export const packOf = (
   scope: EvidenceScope,
   at: number,
   signal: AbortSignal,
-  room: number = ROOM,
-): AsyncGenerator<Uint8Array> => pieces({ ...context, verifiers: readVerifiers() }, scope, at, signal, room)
+  options: PackOptions = {},
+): AsyncGenerator<Uint8Array> =>
+  pieces({ ...context, verifiers: readVerifiers() }, scope, at, signal, options)
 
 async function* pieces(
   { database, authority, verifiers }: PackContext,
   scope: EvidenceScope,
   at: number,
   signal: AbortSignal,
-  room: number,
+  { room = ROOM, onRow }: PackOptions,
 ): AsyncGenerator<Uint8Array> {
   const { kysely } = database
   const { tree, newest, archived, first, count } = scope
@@ -162,6 +169,7 @@ async function* pieces(
   yield* zippedRows(database, scope, signal, { zip, room }, (row) => {
     const { stream, seq } = row
     ;(walk ?? sets).add(row)
+    onRow?.(row)
     streams.set(stream, { first_seq: streams.get(stream)?.first_seq ?? seq, last_seq: seq })
   })
   const end = walk?.state()

@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Database } from '../../../db/database.ts'
-import { archivedRows, archivedSince, readableSegments } from '../../../db/ledger/read/archived.ts'
+import { archivedRows, archivedSince } from '../../../db/ledger/read/archived-rows.ts'
+import { readableSegments } from '../../../db/ledger/read/segments-for.ts'
 import type { StoredRow } from '../../../db/ledger/record/leaf.ts'
 import type { PlacedRow } from '../../../db/ledger/tree/rows.ts'
 import {

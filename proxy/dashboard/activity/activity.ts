@@ -1,4 +1,4 @@
-import type { ArchivePart } from '../../../db/ledger/read/archived.ts'
+import type { ArchivePart } from '../../../db/ledger/read/archived-page.ts'
 import { newestSegment } from '../../../db/ledger/tree/segments.ts'
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import type { Reply } from '../../http/reply.ts'

@@ -1,5 +1,5 @@
 import { isCallAction } from '../../../db/ledger/authority/decision.ts'
-import type { ArchivePart } from '../../../db/ledger/read/archived.ts'
+import type { ArchivePart } from '../../../db/ledger/read/archived-page.ts'
 import type { AuditRow } from '../../../db/ledger/read/read.ts'
 import { FREQUENT_ACTIONS } from '../../../db/ledger/record/frequent.ts'
 import { OUTCOME_STATUSES } from '../../../db/ledger/record/outcomes.ts'
@@ -86,13 +86,15 @@ export async function callsOf(
   const [filter, narrowed] = splitOf(wanted)
   const outcomes = new Map<string, AuditRow>()
   const fitting: ActivityCall[] = []
-  let [cursor, looked, oldest] = [wanted.cursor ?? null, 0, null as string | null]
+  let [cursor, looked] = [wanted.cursor ?? null, 0]
+  let [newest, oldest]: [string | null, string | null] = [null, null]
   let archived: ArchivePart | undefined
   for (let page = 0; page < MAX_LEDGER_PAGES && fitting.length < most; page += 1) {
     const query = { ...filter, limit: ROWS, ...(cursor !== null && { cursor }) }
     const { rows, next_cursor: next, archived: part } = await pageOf(dashboard, facts, query)
     archived = part
     looked += rows.length
+    newest ??= rows[0]?.recorded_at ?? null
     oldest = rows.at(-1)?.recorded_at ?? oldest
     for (const row of rows) {
       if (isOutcome(row)) outcomes.set(row.request_id ?? '', row)
@@ -107,10 +109,16 @@ export async function callsOf(
     cursor = next
     if (next === null || part) break
   }
-  const shown = fitting.slice(0, most)
+  const page = fitting.slice(0, most)
+  const shown =
+    wanted.cursor === undefined || newest === null
+      ? page
+      : archived
+        ? await withArchivedOutcomes(dashboard, facts, page, { since: newest, of: wanted.principal })
+        : await withOutcomes(dashboard, facts, page)
   const last = shown.at(-1)
   return {
-    calls: wanted.cursor === undefined || archived ? shown : await withOutcomes(dashboard, facts, shown),
+    calls: shown,
     counts: countsOf(fitting),
     fitting: fitting.length,
     rows: looked,
@@ -158,6 +166,27 @@ async function withOutcomes(
     found.push({ decision, outcome: rows.find(isOutcome) ?? null })
   }
   return found
+}
+
+/**
+ * Finds the outcomes that stand on the page before, which ends in the archive: in one search for the rows next to
+ * this page, since each search reads a segment.
+ */
+async function withArchivedOutcomes(
+  dashboard: DashboardContext,
+  facts: AdministrationFacts,
+  calls: readonly ActivityCall[],
+  { since, of: principal }: { readonly since: string; readonly of: string | undefined },
+): Promise<readonly ActivityCall[]> {
+  const lacks = ({ decision, outcome }: ActivityCall): boolean =>
+    outcome === null && decision.status === 'allowed'
+  if (!calls.some(lacks)) return calls
+  const query = { order: 'asc', limit: ROWS, since, ...(principal !== undefined && { principal }) } as const
+  const { rows } = await pageOf(dashboard, facts, query)
+  const outcomes = new Map(rows.filter(isOutcome).map((row) => [row.request_id, row]))
+  return calls.map((call) =>
+    lacks(call) ? { ...call, outcome: outcomes.get(call.decision.request_id) ?? null } : call,
+  )
 }
 
 /** An outcome follows its decision. A change of administration is one row with the same words. */

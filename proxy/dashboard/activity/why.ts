@@ -1,11 +1,11 @@
-import type { AuditRow } from '../../../db/ledger/read/read.ts'
+import { type AuditRow, auditRowsOf } from '../../../db/ledger/read/read.ts'
 import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { notFound } from '../../../plugins/refusal.ts'
 import { parseLedgerPage, throwLedgerRefusal } from '../../admin/audit/audit.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { perform } from '../../admin/operation/operation.ts'
-import { type ProvenRow, proveRows, rowsOfRequest } from '../../proofs/request-proof.ts'
+import { type ProvenRow, proveRows, type RequestRow, rowsOfRequest } from '../../proofs/request-proof.ts'
 import { escapeHiddenJson } from '../../visible.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import type { DashboardPage } from '../frame/frame.ts'
@@ -86,13 +86,10 @@ const valueText = (value: unknown): string =>
 /** Each row of a request with its exact leaf, its hash, and its proof once it is sealed. */
 async function ledgerCard(
   { context: { database, sealing } }: DashboardContext,
-  { hangup: { signal } }: AdministrationFacts,
   id: string,
   rows: readonly AuditRow[],
+  placed: readonly RequestRow[],
 ): Promise<HtmlFragment> {
-  const { rows: placed } = await rowsOfRequest(database, { id, principal: null, signal }).catch(
-    throwLedgerRefusal,
-  )
   const proven = await proveRows(database, placed).catch(throwLedgerRefusal)
   const leaves = new Map(placed.map(({ stream, seq, leaf }) => [`${stream}:${seq}`, leaf]))
   const proofs = new Map((proven ?? []).map((row) => [`${row.stream}:${row.seq}`, row]))
@@ -156,25 +153,53 @@ async function findGrantingRow(
   return null
 }
 
+interface FoundRequest {
+  /** The rows as a page shows them, and those that can be proven. */
+  readonly rows: readonly AuditRow[]
+  readonly placed: readonly RequestRow[]
+  readonly unreadable: readonly string[]
+  readonly isArchived: boolean
+}
+
+/** Finds the rows of a request; the archive is searched once. Demands `admin.audit`. */
+async function foundRequest(
+  { context }: DashboardContext,
+  facts: AdministrationFacts,
+  id: string,
+): Promise<FoundRequest> {
+  const { database } = context
+  const query = { request_id: id, order: 'asc', archive: 'no' } as const
+  const { rows: hot } = await parseLedgerPage(
+    (await perform(OPERATIONS.audit.list, context, { query }, facts)).value,
+  )
+  const asked = { id, principal: null, signal: facts.hangup.signal }
+  const {
+    rows: placed,
+    archived,
+    unreadable,
+  } = await rowsOfRequest(database, asked).catch(throwLedgerRefusal)
+  const old = await auditRowsOf(database.kysely, archived)
+  const isOld = (row: AuditRow): boolean =>
+    old.some(({ stream, seq }) => stream === row.stream && seq === row.seq)
+  const rows = [...old, ...hot.filter((row) => !isOld(row))]
+  return { rows, placed, unreadable, isArchived: old.length > 0 }
+}
+
 /** GET /proxy/activity/{request_id}: why a call was let through or refused, gate by gate, and its rows. */
 export const whyPage: DashboardPage = async (dashboard, facts) => {
   const { request_id: id = '' } = facts.params
-  const query = { request_id: id, order: 'asc' as const }
-  const { rows, archived } = await parseLedgerPage(
-    (await perform(OPERATIONS.audit.list, dashboard.context, { query }, facts)).value,
-  )
+  const { rows, placed, unreadable, isArchived } = await foundRequest(dashboard, facts, id)
   const [decision, ...later] = rows
-  if (!decision)
-    throw notFound(['The ledger has no row for this request.', ...(archived?.unreadable ?? [])].join(' '))
+  if (!decision) throw notFound(['The ledger has no row for this request.', ...unreadable].join(' '))
   const outcome = later.at(-1) ?? null
   const who = decision.principal_name ?? decision.principal_id ?? 'nobody'
   return {
     title: `Why: ${actionText(decision.action)}`,
     section: '/proxy/activity',
     body: html`<p class="lead">${renderVerdict(decision, outcome)} <b>${who}</b> ${actionText(decision.action)} ${decision.tool ?? decision.model ?? ''} ${ledgerWord(decision.action)} ${relativeTime(decision.recorded_at, facts.at)}${rowReason(decision) === null ? '' : html`: ${whyOf(decision)}`}</p>
-${isJudged(decision) ? renderDecision(decision, await findGrantingRow(dashboard, facts, decision, archived !== undefined)) : html`<section class="card"><h2>A change, not a call</h2>${renderOutcome(decision)}</section>`}
+${isJudged(decision) ? renderDecision(decision, await findGrantingRow(dashboard, facts, decision, isArchived)) : html`<section class="card"><h2>A change, not a call</h2>${renderOutcome(decision)}</section>`}
 ${outcome !== null && html`<section class="card"><h2>What happened next</h2>${renderOutcome(outcome)}</section>`}
-${await ledgerCard(dashboard, facts, id, rows)}`,
+${await ledgerCard(dashboard, id, rows, placed)}`,
   }
 }
 

@@ -10,6 +10,7 @@ import { NO_LOG_TRUST } from '../../../db/ledger/tree/trusted.ts'
 import { exitCodeOf } from '../../../db/ledger/verify/inspect.ts'
 import { inspectPostgres } from '../../../db/postgres/ledger/inspect.ts'
 import { inspectDatabase } from '../../../db/sqlite/ledger/inspect.ts'
+import { cursorAfterRow } from '../../../proxy/admin/audit/audit.ts'
 import { archiveRows } from '../../../proxy/archive/archive.ts'
 import { inspectPack } from '../../../scripts/verifying/inspect-pack.ts'
 import { openZip } from '../../../scripts/verifying/zip.ts'
@@ -296,6 +297,11 @@ async function readsOn(
     t.match(why, 'What happened next')
     t.match(why, 'Inclusion proof, under a signed checkpoint')
     t.match(why, 'Save as receipt')
+    const [outcome] = before.rows
+    const within = `/proxy/activity?principal=acme::bot&cursor=${cursorAfterRow(outcome)}`
+    const lines = (await jar.ask('GET', within)).text.split('<tr>')
+    const line = lines.find((one) => one.includes(`/proxy/activity/${old}`)) ?? ''
+    t.match(line, /<td class="number">\d+<\/td><\/tr>/, 'with an outcome that stood on the page before')
   })
 
   await t.test('packs are made of archived rows, and of those and others', async (t) => {

@@ -69,7 +69,7 @@ async function packedWith({ log, given, folder }: Way, room: number): Promise<re
   const scope = await scopeOf(log.database, null, null, NEVER)
   if (!scope) throw new Error('nothing is sealed')
   const path = join(folder, `${room}.zip`)
-  writeFileSync(path, await buffer(packOf(given, scope, AT, NEVER, room)))
+  writeFileSync(path, await buffer(packOf(given, scope, AT, NEVER, { room })))
   const zip = await openZip(path)
   const sums = await zip.bytes('SHA256SUMS', 1_000_000)
   zip.close()
