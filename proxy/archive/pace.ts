@@ -1,8 +1,8 @@
 import { constants, setPriority } from 'node:os'
 import { performance } from 'node:perf_hooks'
 
-/** The part of a core that the archive takes beside calls. */
-const SHARE = 0.2
+/** The part of a core that a thread of the archive has beside calls; what inflates and collects for it makes that a fifth. */
+const SHARE = 0.16
 /** The use of the loop, in percent, from which on there are calls. */
 const CALLS = 5
 /** The time between two looks at the loop, and the longest rest. ms. */
@@ -26,7 +26,7 @@ export function watchedLoop(): Disposable & { readonly use: LoopUse } {
 
 /**
  * Lets calls go first, in a thread of its own: what it returns is asked again and again, and sleeps beside calls until
- * the thread has had a fifth of a core.
+ * the thread has had its share of a core.
  */
 export function paced(use: LoopUse): () => void {
   // On Linux a thread has a priority of its own, as have those that it starts.
