@@ -62,7 +62,12 @@ const [PLAIN, LARGE] = [20, 45]
 const ON_UNIX = 0x03_00 | LARGE
 const MODE = 0o100644 * 0x1_00_00
 
-/** Makes a zip of files that are written one after the other (PKWARE's APPNOTE, 4.3). */
+/**
+ * Makes a zip of files that are written one after the other (PKWARE's APPNOTE, 4.3). No library does what a pack needs:
+ * one reading of the rows fills six files, of which five are held deflated until the first is written, each with its
+ * SHA-256. yazl and archiver take streams, one at a time, and give pieces of 16 KiB, so the rows would be read once for
+ * each; fflate and @zip.js deflate in JavaScript, several times slower.
+ */
 export class ZipWriter {
   readonly #time: Buffer
   readonly #directory: Buffer[] = []
