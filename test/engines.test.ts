@@ -29,6 +29,7 @@ const OPEN_NONE = [
   'test/proxy/wiring/configuration.test.ts',
   'test/proxy/boot/settings.test.ts',
   'test/scripts/print.test.ts',
+  'test/scripts/verbs/costs.test.ts',
   'test/scripts/verbs/translate.test.ts',
   'test/scripts/verifying/',
 ]
