@@ -301,6 +301,18 @@ export const REFUSAL_REASONS = {
     'The provider is rate limiting this gateway. Try again after Retry-After, or call another model.',
   ),
 
+  // About the limits of operators: plugins/limits/refusal.ts says which, and until when.
+  limit_reached: throttled('A limit of the operators is reached. Try again after Retry-After.'),
+  limit_unbounded: invalid(
+    400,
+    'A strict limit applies to this call, which does not say how long its answer may be. State max_tokens, or the like of its API.',
+  ),
+  limit_unpriced: invalid(
+    400,
+    'A limit of cost applies to this call, and its model has no price. Call another model, or tell the operator.',
+  ),
+  limits_too_many: finalReason(overloaded('Too many limits apply to this call. Tell the operator.')),
+
   // About the MCP endpoint: their JSON-RPC codes stand in proxy/mcp/refusal.ts.
   mcp_message_invalid: invalid(
     400,
@@ -386,6 +398,8 @@ export interface ProviderErrorFields {
   readonly type?: string
   readonly code?: string
   readonly param?: string
+  /** s since the epoch. */
+  readonly resets_at?: number
 }
 
 interface RefusalOptions {

@@ -3,6 +3,7 @@ import { type DpopDependencies, dpop } from '../plugins/dpop/dpop.ts'
 import { type ProofClaimDependencies, singleUse } from '../plugins/dpop/single-use.ts'
 import type { AccessToken, DpopProof, Principal } from '../plugins/facts.ts'
 import { type JsonBody, jsonBody } from '../plugins/json-body/json-body.ts'
+import { callLimits, type LimitDependencies } from '../plugins/limits/limits.ts'
 import type { CheckPlugin } from '../plugins/operator-files/module.ts'
 import { shadowChecks } from '../plugins/operator-files/shadow.ts'
 import {
@@ -25,7 +26,9 @@ import { changePipeline } from './admin/pipeline.ts'
 import { tokenProof, tokenRequest } from './auth/token-request.ts'
 import { endpointFor, wouldReach } from './llm/describe-providers.ts'
 import type { DialectName, LlmEndpoint } from './llm/dialects/registry.ts'
-import { JUDGED_MEMBERS, type LlmTarget, llmCall, llmMembers } from './llm/routing.ts'
+import { limitedModels } from './llm/limits/limited.ts'
+import { costEstimate } from './llm/limits/priced.ts'
+import { compileGlob, JUDGED_MEMBERS, type LlmTarget, llmCall, llmMembers } from './llm/routing.ts'
 import type { StateMemory } from './llm/state/memory.ts'
 import { WATCHED_NAMES } from './llm/state/names.ts'
 import { providerState } from './llm/state/provider-state.ts'
@@ -37,6 +40,7 @@ import {
   type PathResourceAccess,
   type ResourcePath,
 } from './mcp/gate/endpoint.ts'
+import { limitedTool } from './mcp/gate/limited.ts'
 import { mcpTarget, mcpTargetRequired } from './mcp/gate/target.ts'
 import type { McpRuntime } from './mcp/mcp.ts'
 import { type McpMessage, mcpMessage, mcpPeek, type PeekedCall } from './mcp/protocol/message.ts'
@@ -98,6 +102,8 @@ export interface PipelineDependencies {
   /** The sources of the checks of proofs and tokens; the mode comes from the configuration. */
   readonly constrained: Omit<DpopDependencies, 'mode' | 'noDowngrade' | 'inForce'>
   readonly claims: ProofClaimDependencies
+  /** Made once: limits are of the database, and samples of the process. */
+  readonly limits: Pick<LimitDependencies, 'present' | 'samples' | 'full'>
   /** Made once: the ids that providers' answers have stated. */
   readonly states: Pick<StateMemory, 'known' | 'pausesMs'>
   /** Made once: sessions and open server requests outlive a configuration. */
@@ -216,9 +222,10 @@ const llmBody = ({ wire }: Pick<LlmEndpoint, 'wire'>) =>
   jsonBody({ limit: LLM_BODY_LIMIT, judged: JUDGED_MEMBERS, watched: wire && WATCHED_NAMES[wire] })
 
 function llmPipelines(
-  { configuration, pin, pinNow, again, apiKey, claims, states }: PipelineDependencies,
+  { configuration, pin, pinNow, again, apiKey, claims, states, limits }: PipelineDependencies,
   { ours, proof }: CallerQuestions,
 ) {
+  const limited = { ...limits, glob: compileGlob, costOf: costEstimate(configuration) }
   const gate = capabilityGate<LlmTarget>()
   const members = llmMembers(configuration.llm)
   const state = providerState(configuration.llm, states)
@@ -226,7 +233,8 @@ function llmPipelines(
   return {
     /**
      * The page, the demand, the certificate, the proof, the API key, the call and its capability (which is
-     * asked first if the body is long); then the organisation's own checks.
+     * asked first if the body is long); then the organisation's own checks, and last the limits, so that what is
+     * refused anyway reserves nothing.
      */
     call: (endpoint: LlmEndpoint) => {
       const call = ours
@@ -245,7 +253,9 @@ function llmPipelines(
         .pass(again)
         .pass(gate)
         .pass(state)
-      return own.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
+      return own
+        .reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
+        .pass(callLimits(limited, limitedModels(configuration.llm)))
     },
 
     /** The list of models: not gated, but closed to anonymous callers. */
@@ -280,10 +290,10 @@ function mcpPipelines(dependencies: PipelineDependencies, { proof }: CallerQuest
 
 /**
  * Makes the pipeline of MCP work (docs/protocol.md#mcp-order): the target, the capability, the approved
- * definition; then the organisation's own checks.
+ * definition; then the organisation's own checks, and last the limits.
  */
 function mcpWork(
-  { configuration, inForce, again, mcp }: PipelineDependencies,
+  { configuration, inForce, again, mcp, limits }: PipelineDependencies,
   read: Pipeline<McpReadFacts, McpReadFacts>,
 ) {
   const call = read
@@ -293,7 +303,9 @@ function mcpWork(
     .pass(capabilityGate<McpTarget>())
     .pass(mcpTool(mcp.registry))
     .pass(mcpState(mcp.states))
-  return ownChecks(configuration).reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
+  return ownChecks(configuration)
+    .reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
+    .pass(callLimits({ ...limits, glob: compileGlob, costOf: costEstimate(configuration) }, limitedTool))
 }
 
 /**

@@ -32,6 +32,7 @@ import {
   authorityGeneration,
   candidateGeneration,
   GenerationTracker,
+  limitGeneration,
   operatorGeneration,
   trustedCasGeneration,
 } from './generation.ts'
@@ -101,6 +102,7 @@ export const POSTGRES_MIGRATIONS: NamedMigrations = sortedMigrations({
   '0098_audit_segments_removal': auditRemoval,
   '0099_audit_states': auditStates('bytea'),
   '0104_trigger_paths': triggerPaths,
+  '0107_limits_generation': limitGeneration,
 })
 
 export async function openPostgresDatabase(url: string): Promise<Database> {

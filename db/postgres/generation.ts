@@ -36,6 +36,13 @@ export const trustedCasGeneration: Migration = {
   },
 }
 
+/** The same of limits: each change of one raises the number of all. */
+export const limitGeneration: Migration = {
+  async up(db: Kysely<unknown>): Promise<void> {
+    for (const statement of triggerOf('limit_set', [])) await sql.raw(statement).execute(db)
+  },
+}
+
 const PRINCIPAL = [
   ...[
     'principal_ref',

@@ -1,15 +1,19 @@
 import type { Database } from '../../db/database.ts'
 import { PRICE_ACTION } from '../../db/ledger/authority/costs.ts'
-import { type LedgerEntry, LedgerError, type LedgerUnit } from '../../db/ledger/record/entry.ts'
+import type { MeterSettlement } from '../../db/ledger/meters/meter-book.ts'
+import { type LedgerEntry, LedgerError, type LedgerUnit, LimitReached } from '../../db/ledger/record/entry.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { callIsOpen } from '../../db/ledger/record/open-call.ts'
+import { limitsUnchanged } from '../../db/limits/present-limits.ts'
 import { authorityUnchanged } from '../../db/principals/pins.ts'
 import { caStillVouches } from '../../db/principals/trusted-cas.ts'
 import { claimOnce } from '../../db/single-uses.ts'
-import type { JsonObject } from '../../db/support/json.ts'
+import { isObject, type JsonObject } from '../../db/support/json.ts'
 import type { LedgerStatement, RowAssertion } from '../../db/support/statement.ts'
 import { isReplay } from '../dpop/single-use.ts'
 import type { Principal } from '../facts.ts'
+import { settlementsOf, unusedSettlements, withLimits } from '../limits/limits.ts'
+import { limitRefusal, overDetail } from '../limits/refusal.ts'
 import {
   type Arrival,
   type CallSettlement,
@@ -124,6 +128,7 @@ export function audit({
   const claim = ({ proof }: PartialDecisionFacts): readonly LedgerStatement[] =>
     proof ? [claimOnce(database, proof.replayKey, proof.expiresAt)] : []
   const stillVouches = caStillVouches(database)
+  const sameLimits = limitsUnchanged(database)
   const asserted = ({ type, ref, revision, anchor }: Principal, standing: readonly RowAssertion[]) => [
     unchanged(type, ref, revision),
     ...(anchor === undefined ? [] : [stillVouches(ref, anchor)]),
@@ -136,9 +141,19 @@ export function audit({
     )
   const notStored = async (error: unknown, facts: IdentifiedFacts, unit: LedgerUnit): Promise<never> => {
     if (isStale(error)) throw new StaleAuthority(undefined, { cause: error })
+    if (error instanceof LimitReached) throw await noRoom(facts, error)
     if (!isReplay(error) || unit.statements?.length === 0) throw error
     const recorded = await deny(facts, REPLAY, { statements: [] })
     throw new Refusal('proof_invalid', { cause: error, recorded })
+  }
+  /** Records that a limit has no room for a call, with the meter as it was then. */
+  const noRoom = async (facts: IdentifiedFacts, { over }: LimitReached): Promise<Refusal> => {
+    const claim = facts.limits?.claims.find(({ limit }) => limit.id === over.limit)
+    if (!claim) throw new Error(`a call was refused by the limit ${over.limit}, of which it reserves nothing`)
+    const { limit } = claim
+    facts.limits?.full?.note(over, facts.limits.setRevision)
+    const recorded = await deny(facts, { ...NO_ROOM, limit: overDetail(over, limit.revision) }, {})
+    return limitRefusal(limit, over, { at: facts.at, wire: facts.limits?.wire ?? null, recorded })
   }
   // `statements`: none if the proof is known to be used already.
   const deny = async (
@@ -161,17 +176,24 @@ export function audit({
   }
   return {
     allowed: (facts, standing = []) => {
-      const assertions = asserted(facts.holder ?? facts.principal, standing)
+      const { limits } = facts
+      const assertions = [
+        ...asserted(facts.holder ?? facts.principal, standing),
+        ...(limits ? [sameLimits(limits.setRevision)] : []),
+      ]
+      const reservations = limits?.claims.map(({ reservation }) => reservation) ?? []
       const entries = [decisionEntry(facts, 'allowed', judging, null)]
-      return commit(facts, { assertions, statements: claim(facts), entries }).then(
+      return commit(facts, { assertions, statements: claim(facts), reservations, entries }).then(
         (receipt) => {
           noteSeen(seen, facts)
           return receipt
         },
         (error: unknown) => {
           // Its caller is told that it was not recorded, and nothing is dispatched.
-          if (isInDoubt(error))
-            outcomes.settleInDoubt(outcomeEntry(facts, unrecordedSettlement(facts.at), judging.configDigest))
+          if (isInDoubt(error)) {
+            const entry = outcomeEntry(facts, unrecordedSettlement(facts.at), judging.configDigest)
+            outcomes.settleInDoubt(entry, { settlements: limits ? unusedSettlements(limits, entry.at) : [] })
+          }
           throw error
         },
       )
@@ -182,7 +204,12 @@ export function audit({
       if (isNoRefusal(facts, refusal)) return null
       if (isIdentified(facts)) {
         const assertions = isAuthorityRefusal(reason) && asserted(facts.holder ?? facts.principal, standing)
-        const why = { reason, by, passed, requiredCapability: requiredCapabilityIn(refusal) }
+        const { limit } = refusal.report
+        const isOver = reason === 'limit_reached' && isObject(limit)
+        const why = {
+          ...{ reason, by, passed, requiredCapability: requiredCapabilityIn(refusal) },
+          ...(isOver && { limit }),
+        }
         const receipt = await deny(facts, why, assertions ? { assertions } : {})
         noteSeen(seen, facts, refusedBy)
         if (isWatched(facts)) watched(facts, why)
@@ -197,8 +224,9 @@ export function audit({
       const entry = outcomeEntry(facts, settlement, judging.configDigest)
       const tookMs = settlement.at - facts.at
       const costed = pricing?.(endedCall(facts, settlement)) ?? null
-      if (costed === null) return outcomes.settle(entry, tookMs)
-      outcomes.settle({ ...entry, detail: { ...entry.detail, cost: costed.cost } }, tookMs, costed.stated)
+      const costedEntry = costed ? { ...entry, detail: { ...entry.detail, cost: costed.cost } } : entry
+      const settlements = facts.limits ? settlementsOf(facts.limits, costedEntry) : []
+      outcomes.settle(costedEntry, tookMs, { ...(costed && { prices: costed.stated }), settlements })
     },
   }
 }
@@ -247,6 +275,13 @@ const endedCall = (
 const isIdentified = (facts: PartialDecisionFacts): facts is IdentifiedFacts =>
   facts.principal !== undefined && facts.commitments !== undefined && facts.demand !== undefined
 
+const NO_ROOM: RecordedRefusal = {
+  reason: 'limit_reached',
+  by: 'limits',
+  requiredCapability: null,
+  passed: [],
+}
+
 const REPLAY: RecordedRefusal = { reason: 'proof_invalid', by: 'dpop', requiredCapability: null, passed: [] }
 
 const repeatedRefusal = (facts: IdentifiedFacts, { by, requiredCapability }: RecordedRefusal) => ({
@@ -275,11 +310,17 @@ const UNSTORABLE: LedgerEntry['detail'] = { reason: 'detail_unstorable' }
 interface OwedOutcome {
   readonly entry: LedgerEntry
   readonly inDoubt: boolean
-  /** The prices that it names, as rows state them. */
-  readonly prices: StatedPrices
+  readonly extras: OutcomeExtras
 }
 
 type StatedPrices = ReadonlyMap<string, JsonObject>
+
+/** The rows that go with an outcome, and what it settles. */
+export interface OutcomeExtras {
+  /** The prices that it names, as rows state them. */
+  readonly prices?: StatedPrices
+  readonly settlements?: readonly MeterSettlement[]
+}
 
 const NO_PRICES: StatedPrices = new Map()
 
@@ -314,28 +355,33 @@ export class OutcomeWriter {
    * Writes a row, and before it those of prices that this process has not stated. Does not wait: nobody's answer
    * depends on it. `tookMs`: the time that its call took.
    */
-  settle(entry: LedgerEntry, tookMs = 0, prices = NO_PRICES): void {
-    this.#submit({ entry, inDoubt: tookMs >= LONG_MS, prices })
+  settle(entry: LedgerEntry, tookMs = 0, extras: OutcomeExtras = {}): void {
+    this.#submit({ entry, inDoubt: tookMs >= LONG_MS, extras })
   }
 
   /** Writes the row of a call that has ended, if the ledger has its decision: later, when that is known. */
-  settleInDoubt(entry: LedgerEntry): void {
-    this.#keep({ entry, inDoubt: true, prices: NO_PRICES }, IN_DOUBT)
+  settleInDoubt(entry: LedgerEntry, extras: OutcomeExtras = {}): void {
+    this.#keep({ entry, inDoubt: true, extras }, IN_DOUBT)
   }
 
   #submit(owed: OwedOutcome): void {
-    const { entry, inDoubt, prices } = owed
+    const { inDoubt, extras } = owed
+    const { prices = NO_PRICES, settlements = [] } = extras
+    const entry = withLimits(owed.entry, settlements)
     const unstated = [...prices].filter(([id]) => !this.#stated.has(id))
     const entries = [...unstated.map(([, detail]) => priceEntry(detail, entry)), entry]
     const open = inDoubt && entry.request_id !== null && callIsOpen(this.#database, entry.request_id)
     this.#underWay += 1
-    this.#ledger.submit({ ...(open && { assertions: [open] }), entries, lazy: true }, (error) => {
-      if (!error) for (const [id] of unstated) this.#stated.add(id)
-      // The call is over, or was never allowed: there is nothing to write.
-      else if (!(open && isStale(error))) this.#refused(owed, error)
-      this.#underWay -= 1
-      if (this.#underWay === 0) for (const told of this.#onNone.splice(0)) told()
-    })
+    this.#ledger.submit(
+      { ...(open && { assertions: [open] }), settlements, entries, lazy: true },
+      (error) => {
+        if (!error) for (const [id] of unstated) this.#stated.add(id)
+        // The call is over, or was never allowed: there is nothing to write.
+        else if (!(open && isStale(error))) this.#refused(owed, error)
+        this.#underWay -= 1
+        if (this.#underWay === 0) for (const told of this.#onNone.splice(0)) told()
+      },
+    )
   }
 
   get owed(): number {
@@ -357,13 +403,17 @@ export class OutcomeWriter {
     await none
   }
 
-  #refused({ entry, inDoubt, prices }: OwedOutcome, error: Error): void {
+  #refused({ entry, inDoubt, extras }: OwedOutcome, error: Error): void {
     // An upstream may report more than a row can hold. The row counts more than the report.
     const unstorable = !(error instanceof LedgerError)
     if (unstorable && entry.detail !== UNSTORABLE)
-      this.#submit({ entry: { ...entry, detail: UNSTORABLE }, inDoubt, prices: NO_PRICES })
+      this.#submit({
+        entry: { ...entry, detail: UNSTORABLE },
+        inDoubt,
+        extras: { ...extras, prices: NO_PRICES },
+      })
     else if (unstorable) this.#onLost(error)
-    else this.#keep({ entry, inDoubt: true, prices }, error)
+    else this.#keep({ entry, inDoubt: true, extras }, error)
   }
 
   #keep(owed: OwedOutcome, error: Error): void {

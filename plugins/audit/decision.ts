@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { missingCapability, RULE_REFUSAL_REASONS } from '../../db/ledger/authority/rule.ts'
+import { reservedDetail } from '../../db/ledger/meters/detail.ts'
 import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
 import type { CandidateSet } from '../../db/principals/pins.ts'
 import type { JsonObject } from '../../db/support/json.ts'
@@ -13,6 +14,7 @@ import type {
   Principal,
   ReachedResource,
 } from '../facts.ts'
+import type { CallLimits } from '../limits/limits.ts'
 import type { ChangeAuthor } from '../operators/actor.ts'
 import type { Arrival } from '../plugin.ts'
 import { REFUSAL_REASONS, type Refusal, type RefusalReason } from '../refusal.ts'
@@ -36,6 +38,8 @@ export interface DecisionFacts {
   readonly shadows?: readonly CheckVerdict[]
   /** The commitment to a body that is too long to be digested at once. */
   readonly bodySha256?: string
+  /** The limits that apply to it, and what it reserves of them. */
+  readonly limits?: CallLimits
   /** The operator, if administration was asked for. */
   readonly actor?: Pick<ChangeAuthor, 'via'>
 }
@@ -64,6 +68,8 @@ export interface RecordedRefusal {
   readonly by: string
   readonly requiredCapability: string | null
   readonly passed: readonly string[]
+  /** The meter that had no room. */
+  readonly limit?: JsonObject
 }
 
 /** Makes the row of a decision (docs/ledger.md#detail): digests and sizes, never the content itself. */
@@ -88,9 +94,16 @@ export function decisionEntry(
       ...(facts.principal && { authority: decisionAuthority(facts, judging, why) }),
       ...(why && { reason: why.reason, refused_by: why.by }),
       ...(why?.requiredCapability && { required_capability: why.requiredCapability }),
+      ...(why?.limit && { limit: why.limit }),
+      ...(why === null && reservedLimits(facts.limits)),
     },
   }
 }
+
+const reservedLimits = (limits: CallLimits | undefined): JsonObject =>
+  !limits || limits.claims.length === 0
+    ? {}
+    : { limits: limits.claims.map(({ limit, reservation }) => reservedDetail(reservation, limit.revision)) }
 
 /** The members of a row that say whose call it is; its outcome has the same ones. */
 export function callIdentity(

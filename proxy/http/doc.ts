@@ -74,6 +74,10 @@ export const BODY_REASONS: Reasons = ['body_invalid', 'body_encoded', 'body_too_
 export const GATED_REASONS: Reasons = [
   'capability_missing',
   'policy_denied',
+  'limit_reached',
+  'limit_unbounded',
+  'limit_unpriced',
+  'limits_too_many',
   'authority_revoked',
   'audit_unavailable',
 ]

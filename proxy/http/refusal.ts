@@ -20,11 +20,11 @@ export function refusalReply(refusal: Refusal, requestId: string): Reply {
 /** Renders the body of {@link refusalReply} alone: JSON text. `requestId`: null if no log has a line of it. */
 export function refusalBody(refusal: Refusal, requestId: string | null): string {
   const { reason, message, detail, said } = refusal
-  const { type = refusal.type, code = reason, param = null } = said
+  const { type = refusal.type, code = reason, param = null, ...more } = said
   const fields = { reason, ...detail, ...(requestId !== null && { request_id: requestId }) }
   return JSON.stringify({
     type: 'error',
-    error: { type, code, param, message, details: { error_code: reason, ...detail } },
+    error: { type, code, param, message, ...more, details: { error_code: reason, ...detail } },
     message,
     ...fields,
     detail: fields,

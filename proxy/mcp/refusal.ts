@@ -33,6 +33,7 @@ const CODES: Partial<Record<RefusalReason, number>> = {
   mcp_tool_quarantined: -32006,
   // Outside the ranges that JSON-RPC and MCP keep for themselves.
   policy_denied: -31005,
+  limit_reached: -31009,
 }
 
 /**

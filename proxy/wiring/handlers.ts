@@ -4,8 +4,6 @@ import { mcpBindingAssertion } from '../../db/mcp/bindings.ts'
 import { walkerOf } from '../../db/rehearsal/thread.ts'
 import type { CallRecorder } from '../../plugins/audit/audit.ts'
 import { type RouteRecorders, routeRecorders } from '../../plugins/audit/audit.ts'
-import { type CallPricing, callPricing } from '../../plugins/prices/cost.ts'
-import { priceBook } from '../../plugins/prices/rates.ts'
 import type { FirstBootSetup } from '../admin/keys/secret.ts'
 import type { AdminContext, ArchiveDesk } from '../admin/operation/context.ts'
 import { deniedChanges } from '../admin/operation/denied.ts'
@@ -21,11 +19,11 @@ import { readinessProbe } from '../http/health.ts'
 import type { PublicHandlers } from '../http/routes.ts'
 import { isRequestedModel } from '../llm/answered-models.ts'
 import { describeProviders } from '../llm/describe-providers.ts'
-import { LLM_ENDPOINTS } from '../llm/dialects/registry.ts'
 import { llmHandler } from '../llm/handler.ts'
+import { pricingOf } from '../llm/limits/priced.ts'
 import { modelHandlers } from '../llm/models.ts'
 import type { LlmHandlers } from '../llm/routes.ts'
-import { compileGlob, modelNames, providersOf as serving } from '../llm/routing.ts'
+import { providersOf as serving } from '../llm/routing.ts'
 import { hasCredentials, usesCallerKey } from '../llm/upstream/headers.ts'
 import { mcpHandler } from '../mcp/handlers/dispatch.ts'
 import { endCallerSession, handshakeHandler } from '../mcp/handlers/handshake.ts'
@@ -190,16 +188,6 @@ function recordersOf(
       candidate: (result) => metrics.candidateVerdicts.inc({ result }),
     },
   })
-}
-
-/** Null: nothing is priced, and no call pays for it. */
-function pricingOf({ prices, llm }: Configuration): CallPricing | null {
-  if (!prices) return null
-  const vendors = new Map(llm.providers.map(({ name, prices_as: vendor = name }) => [name, vendor]))
-  const vendorOf = (provider: string): string => vendors.get(provider) ?? provider
-  const book = priceBook(prices.options, { table: prices.table, vendorOf, glob: compileGlob })
-  const freePaths = new Set(LLM_ENDPOINTS.flatMap(({ path, isFree }) => (isFree ? [path] : [])))
-  return callPricing({ book, modelAt: modelNames(llm), freePaths })
 }
 
 function mcpHandlers(

@@ -3,6 +3,7 @@ import { dirname } from 'node:path'
 import { getHeapStatistics } from 'node:v8'
 import { HostNameCache } from '../../db/host-names/kept-names.ts'
 import { countUnsealed } from '../../db/ledger/tree/store.ts'
+import { PresentLimits } from '../../db/limits/present-limits.ts'
 import { countUnreadableResources } from '../../db/mcp/resources.ts'
 import { countQuarantinedTools } from '../../db/mcp/tools.ts'
 import { secretUnchanged, storedSecretOf } from '../../db/operators/secret.ts'
@@ -15,6 +16,8 @@ import { OutcomeWriter, type SeenPrincipal } from '../../plugins/audit/audit.ts'
 import { RefusalSummaries } from '../../plugins/audit/summaries.ts'
 import { tokenVerifier } from '../../plugins/dpop/access-token.ts'
 import { NonceIssuer } from '../../plugins/dpop/dpop.ts'
+import { UsageSamples } from '../../plugins/limits/estimate.ts'
+import { KnownFull } from '../../plugins/limits/known-full.ts'
 import type { EnvironmentVariables } from '../../plugins/operator-files/expand.ts'
 import { EditedTexts } from '../../plugins/pin/edited-texts.ts'
 import { pin, recheckPin } from '../../plugins/pin/pin.ts'
@@ -345,6 +348,7 @@ export async function openServices(
         tokens: tokenVerifier({ issuer, baseUrls, key: keys.verifier }),
       },
       claims: { ledger, database },
+      limits: { present: new PresentLimits(database), samples: new UsageSamples(), full: new KnownFull() },
       states,
     },
     hasAdminSecret: hasOperatorSecret(stored, settings.adminSecret),

@@ -1,11 +1,14 @@
 import type { Database } from '../../db/database.ts'
 import { openDatabase } from '../../db/engine.ts'
+import { PresentLimits } from '../../db/limits/present-limits.ts'
 import { secretUnchanged } from '../../db/operators/secret.ts'
 import { sessionNotEnded } from '../../db/operators/sessions.ts'
 import { findApiKey } from '../../db/principals/api-keys.ts'
 import { authorityUnchanged, pinnedPrincipal } from '../../db/principals/pins.ts'
 import { tokenVerifier } from '../../plugins/dpop/access-token.ts'
 import { NonceIssuer } from '../../plugins/dpop/dpop.ts'
+import { UsageSamples } from '../../plugins/limits/estimate.ts'
+import { KnownFull } from '../../plugins/limits/known-full.ts'
 import { BrowserSessions } from '../../plugins/operators/sessions.ts'
 import { pin, recheckPin } from '../../plugins/pin/pin.ts'
 import { SubjectKeys } from '../../plugins/pin/subject-keys.ts'
@@ -101,6 +104,7 @@ export function emptyDependencies(
       baseUrls: () => [],
       tokens: tokenVerifier({ issuer: () => '', baseUrls: () => [], key: noKey }),
     },
+    limits: { present: new PresentLimits(database), samples: new UsageSamples(), full: new KnownFull() },
     claims: { database, ledger: { commit: () => Promise.reject(new Error('there is no ledger here')) } },
     mcp: {
       registry: openRegistry(database),

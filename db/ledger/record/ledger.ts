@@ -324,7 +324,8 @@ function waiterOf(
   // An engine may have made a change by the time that it finds no room.
   if (reservations.length > 0 && statements.some(({ beside }) => beside !== 'claim'))
     throw new TypeError('a unit with reservations changes nothing else')
-  const places = drafts.reduce((sum, draft) => sum + placesIn(draft), 0)
+  const isLimited = entries.some(({ detail }) => detail.limits !== undefined)
+  const places = isLimited ? drafts.reduce((sum, draft) => sum + placesIn(draft), 0) : 0
   if (places !== 2 * reservations.length + settlements.length)
     throw new TypeError(`rows leave ${places} places for the numbers of their limits`)
   return { assertions, statements, reservations, settlements, drafts, done }

@@ -7,6 +7,15 @@ import { attachCas, detachCaByDigest, listCas } from '../keys/cas.ts'
 import { setOrganisation, showOrganisation } from '../keys/organisation.ts'
 import { disableSecret, enableSecretAgain, rotateSecret, showSecret } from '../keys/secret.ts'
 import { rotateAuditKey, rotateTokenSigningKey } from '../keys/signing-key.ts'
+import {
+  changeLimit,
+  createLimit,
+  getLimit,
+  listAllLimits,
+  overrideLimit,
+  removeLimit,
+  showLimitUsage,
+} from '../limits/limits.ts'
 import { bindPrincipal, getBinding, listBindings, revokeBinding } from '../mcp/bindings.ts'
 import * as resources from '../mcp/resources.ts'
 import { approveIntroduction, approveTool, rejectTool } from '../mcp/tools.ts'
@@ -96,6 +105,15 @@ const DIRECT = {
   capabilities: { list: listCapabilities },
   sets: { list: listSets, get: getSet, put: putSet, delete: deleteSet },
   labels: { list: listLabels },
+  limits: {
+    list: listAllLimits,
+    get: getLimit,
+    create: createLimit,
+    change: changeLimit,
+    remove: removeLimit,
+    override: overrideLimit,
+    usage: showLimitUsage,
+  },
   mcpResources: {
     create: resources.createMcpResource,
     list: resources.listAllMcpResources,

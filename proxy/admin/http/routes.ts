@@ -26,6 +26,7 @@ export function adminRoutes(
   const doors = { read, write, route: adminRoute(context, recorders) }
   return [
     ...principalRoutes(doors),
+    ...limitRoutes(doors),
     ...mcpResourceRoutes(doors),
     ...enrollmentRoutes(doors),
     ...authorityRoutes(doors),
@@ -118,6 +119,20 @@ function principalRoutes({ route, read, write }: AdminDoors): readonly BareRoute
     route('GET', '/v1/admin/sets/{name}', read, sets.get),
     route('PUT', '/v1/admin/sets/{name}', write, sets.put),
     route('DELETE', '/v1/admin/sets/{name}', read, sets.delete),
+  ]
+}
+
+function limitRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] {
+  const { limits } = OPERATIONS
+  const one = '/v1/admin/limits/{id}'
+  return [
+    route('GET', '/v1/admin/limits', read, limits.list),
+    route('POST', '/v1/admin/limits', write, limits.create),
+    route('GET', one, read, limits.get),
+    route('PATCH', one, write, limits.change),
+    route('DELETE', one, read, limits.remove),
+    route('POST', `${one}/override`, write, limits.override),
+    route('GET', `${one}/usage`, read, limits.usage),
   ]
 }
 

@@ -126,7 +126,8 @@ for (const stored of [true, false]) {
       const ids = ['a', 'b', 'c']
       for (const id of ids) await ledger.commit({ entries: [entry({ request_id: id })] })
       const prices = new Map([['0123456789abcdef', { price: '0123456789abcdef', rates: {} }]])
-      const settle = (id: string) => outcomes.settle(entry({ request_id: id, status: 'success' }), 0, prices)
+      const settle = (id: string) =>
+        outcomes.settle(entry({ request_id: id, status: 'success' }), 0, { prices })
       told.losses = 1
       settle('a')
       await outcomes.flushed()

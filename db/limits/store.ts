@@ -1,0 +1,141 @@
+import { randomBytes } from 'node:crypto'
+import type { Selectable } from 'kysely'
+import type { Database } from '../database.ts'
+import type { DatabaseSchema } from '../schema.ts'
+import { type LedgerStatement, statementOf, timestamp } from '../support/statement.ts'
+import type { CallLimit, LimitOverride, LimitTerms } from './limit.ts'
+
+/** The limits that there may be. */
+export const MAX_LIMITS = 1_000
+
+/** A limit with its author and times. */
+export interface LimitRecord extends CallLimit {
+  readonly created_at: string
+  readonly updated_at: string
+  readonly created_by: string | null
+  readonly changed_by: string | null
+}
+
+export const newLimitId = (): string => `lim_${randomBytes(8).toString('hex')}`
+
+function recordOf(row: Selectable<DatabaseSchema['limits']>): LimitRecord {
+  const { limit_id: id, name, terms, override, revision, ...times } = row
+  return {
+    ...times,
+    ...{ id, name, revision },
+    // Proven by insertLimit and updateLimit, which alone write both.
+    ...(JSON.parse(terms) as LimitTerms),
+    override: override === null ? null : (JSON.parse(override) as LimitOverride),
+  }
+}
+
+/** Reads all limits, the oldest first. */
+export async function listLimits({ kysely }: Pick<Database, 'kysely'>): Promise<readonly LimitRecord[]> {
+  const rows = await kysely
+    .selectFrom('limits')
+    .selectAll()
+    .orderBy('created_at')
+    .orderBy('limit_id')
+    .limit(MAX_LIMITS)
+    .execute()
+  return rows.map(recordOf)
+}
+
+export async function findLimit(
+  { kysely }: Pick<Database, 'kysely'>,
+  id: string,
+): Promise<LimitRecord | null> {
+  const row = await kysely.selectFrom('limits').selectAll().where('limit_id', '=', id).executeTakeFirst()
+  return row ? recordOf(row) : null
+}
+
+/** Reads the number of the present state of all limits. */
+export async function limitSetRevision({ kysely }: Pick<Database, 'kysely'>): Promise<number> {
+  const row = await kysely.selectFrom('limit_set').select('revision').executeTakeFirst()
+  return row?.revision ?? 0
+}
+
+/** Numbers the state that a change of limits makes. It goes into the unit of each. */
+const nextSet = ({ kysely }: Pick<Database, 'kysely'>): LedgerStatement =>
+  statementOf(
+    kysely
+      .updateTable('limit_set')
+      .set((row) => ({ revision: row('revision', '+', 1) }))
+      .compile(),
+    1,
+  )
+
+interface LimitChange {
+  readonly id: string
+  /** ms since the epoch. */
+  readonly at: number
+  readonly by: string
+}
+
+/** Does NOT count how many there are. */
+export function insertLimit(
+  database: Pick<Database, 'kysely'>,
+  { id, name, terms, at, by }: LimitChange & { readonly name: string; readonly terms: LimitTerms },
+): readonly LedgerStatement[] {
+  const query = database.kysely.insertInto('limits').values({
+    ...{ limit_id: id, name, terms: JSON.stringify(terms) },
+    ...{ created_at: timestamp(at), updated_at: timestamp(at), created_by: by, changed_by: by },
+  })
+  return [statementOf(query.compile(), 1), nextSet(database)]
+}
+
+/** Changes a limit, if it is as it was read. */
+export function updateLimit(
+  database: Pick<Database, 'kysely'>,
+  {
+    id,
+    name,
+    terms,
+    override,
+    revision,
+    at,
+    by,
+  }: LimitChange &
+    Pick<CallLimit, 'name' | 'revision' | 'override'> & {
+      readonly terms: LimitTerms
+    },
+): readonly LedgerStatement[] {
+  const query = database.kysely
+    .updateTable('limits')
+    .set((row) => ({
+      ...{ name, terms: JSON.stringify(terms) },
+      override: override === null ? null : JSON.stringify(override),
+      revision: row('revision', '+', 1),
+      ...{ updated_at: timestamp(at), changed_by: by },
+    }))
+    .where('limit_id', '=', id)
+    .where('revision', '=', revision)
+  return [statementOf(query.compile(), 1), nextSet(database)]
+}
+
+/** Removes a limit, if it is as it was read. Its meters stay until they are pruned: rows name them. */
+export function deleteLimit(
+  database: Pick<Database, 'kysely'>,
+  { id, revision }: Pick<CallLimit, 'id' | 'revision'>,
+): readonly LedgerStatement[] {
+  const query = database.kysely
+    .deleteFrom('limits')
+    .where('limit_id', '=', id)
+    .where('revision', '=', revision)
+  return [statementOf(query.compile(), 1), nextSet(database)]
+}
+
+/** Reads meters of a limit in a span, the highest first. */
+export const readMeters = (
+  { kysely }: Pick<Database, 'kysely'>,
+  { id, span, most }: { readonly id: string; readonly span: string; readonly most: number },
+) =>
+  kysely
+    .selectFrom('limit_meters')
+    .select(['who', 'n', 'reserved', 'spent', 'tat'])
+    .where('limit_id', '=', id)
+    .where('span', '=', span)
+    .orderBy((row) => row('spent', '+', row.ref('reserved')), 'desc')
+    .orderBy('who')
+    .limit(most)
+    .execute()

@@ -1,0 +1,30 @@
+import { LRUCache } from 'lru-cache'
+import type { MeterKey, MeterRefusal } from '../../db/ledger/meters/meter-book.ts'
+import { STEADY, UNDER_WAY } from '../../db/ledger/meters/span.ts'
+
+/** Meters that are remembered: the latest. */
+const MAX_METERS = 10_000
+
+const keyOf = ({ limit, who, span }: MeterKey): string => `${limit}\0${who}\0${span}`
+
+/**
+ * The meters that are used up by what is spent alone: until their window ends or limits change no call fits, and the
+ * database is not asked (docs/threats.md#limits). Of this process.
+ */
+export class KnownFull {
+  readonly #meters = new LRUCache<string, { readonly over: MeterRefusal; readonly setRevision: number }>({
+    max: MAX_METERS,
+  })
+
+  /** Remembers a meter that had no room. One that drains or that waits for calls under way is not full for long. */
+  note(over: MeterRefusal, setRevision: number): void {
+    if (over.span === STEADY || over.span === UNDER_WAY || over.spent < over.most) return
+    this.#meters.set(keyOf(over), { over, setRevision })
+  }
+
+  /** Returns the meter as it was when it was found full; undefined: it is not known to be. */
+  find(key: MeterKey, setRevision: number): MeterRefusal | undefined {
+    const known = this.#meters.get(keyOf(key))
+    return known?.setRevision === setRevision ? known.over : undefined
+  }
+}

@@ -1,0 +1,197 @@
+import { settledDetail } from '../../db/ledger/meters/detail.ts'
+import type { MeterReservation, MeterSettlement } from '../../db/ledger/meters/meter-book.ts'
+import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
+import { type CallLimit, meterAt } from '../../db/limits/limit.ts'
+import type { LimitSet, PresentLimits } from '../../db/limits/present-limits.ts'
+import { isObject, type UnknownRecord } from '../../db/support/json.ts'
+import type { Principal } from '../facts.ts'
+import type { Arrival, Plugin } from '../plugin.ts'
+import { Refusal } from '../refusal.ts'
+import { ApplyingLimits } from './applying.ts'
+import { type CallSize, firstTokens, leastInput, mostTokens, type UsageSamples } from './estimate.ts'
+import type { KnownFull } from './known-full.ts'
+import { limitRefusal } from './refusal.ts'
+
+/** The limits that may apply to one call. */
+export const MAX_APPLYING = 16
+
+/** A limit that applies to a call, and what the call reserves of it. */
+export interface LimitClaim {
+  readonly limit: CallLimit
+  readonly reservation: MeterReservation
+}
+
+/** The limits of a call, by the state of all limits that it was judged by. */
+export interface CallLimits {
+  readonly setRevision: number
+  readonly claims: readonly LimitClaim[]
+  /** Names the samples that its usage belongs to. */
+  readonly model: string | null
+  readonly samples?: UsageSamples
+  readonly full?: KnownFull
+  /** The caller's API, if it is a model's: refusals are written for it. */
+  readonly wire?: string | undefined
+}
+
+/** The things of a call that limits look at, as its path states them. */
+export interface LimitedThings {
+  /** `provider/model` of each provider that may be asked. */
+  readonly models: readonly string[]
+  /** `resource.tool`, or null. */
+  readonly tool: string | null
+  readonly size: CallSize
+  /** The caller's API, if it is a model's. */
+  readonly wire?: string | undefined
+}
+
+type LimitNeeds = Arrival & { readonly holder: Principal }
+
+/** Says what a call costs, in micro-USD: null if its model has no price. */
+export type CostEstimate = (
+  things: LimitedThings,
+  tokens: { readonly input: number; readonly output: number },
+) => number | null
+
+export interface LimitDependencies {
+  readonly present: Pick<PresentLimits, 'now'>
+  readonly glob: (pattern: string) => (name: string) => boolean
+  readonly samples: UsageSamples
+  readonly full: KnownFull
+  readonly costOf: CostEstimate
+}
+
+/**
+ * Finds the limits that apply to a call and what it reserves of each (docs/limits.md). Refuses with
+ * `limits_too_many`, `limit_unbounded`, `limit_unpriced`, and with `limit_reached` if a limit is known to be used up. Else
+ * it does NOT look at how much is used: the ledger does, in the transaction of the decision.
+ */
+export function callLimits<Facts extends object>(
+  { present, glob, samples, full, costOf }: LimitDependencies,
+  thingsOf: (facts: Facts) => LimitedThings,
+): Plugin<LimitNeeds & Facts, { limits: CallLimits }> {
+  let applying: ApplyingLimits | null = null
+  const judge = (set: LimitSet, facts: LimitNeeds & Facts): { limits: CallLimits } => {
+    if (set.limits.length === 0) return { limits: { setRevision: set.revision, claims: NONE, model: null } }
+    if (applying?.set !== set) applying = new ApplyingLimits(set, glob)
+    const things = thingsOf(facts)
+    const { holder, at } = facts
+    const found = applying.to({ principal: holder, models: things.models, tool: things.tool })
+    if (found.length > MAX_APPLYING) throw tooMany(found.length)
+    const model = things.models[0] ?? things.tool
+    const claims = found.map((limit): LimitClaim => {
+      const { span, most, refill } = meterAt(limit, at)
+      const took = tookOf(limit, {
+        things,
+        samples,
+        costOf,
+        key: sampleKey(holder.ref, model, limit.measure),
+      })
+      const who = limit.each ? holder.ref : ''
+      const refuses = limit.on === 'refuse'
+      return {
+        limit,
+        reservation: { limit: limit.id, who, span, took, most, refuses, ...(refill && { refill }) },
+      }
+    })
+    for (const { limit, reservation } of claims) {
+      const over = reservation.refuses ? full.find(reservation, set.revision) : undefined
+      if (over) throw limitRefusal(limit, over, { at, wire: things.wire ?? null, recorded: null })
+    }
+    return { limits: { setRevision: set.revision, claims, model, samples, full, wire: things.wire } }
+  }
+  return {
+    name: 'limits',
+    admit(facts) {
+      const set = present.now()
+      return set instanceof Promise ? set.then((read) => judge(read, facts)) : judge(set, facts)
+    },
+  }
+}
+
+const NONE: readonly never[] = []
+
+const sampleKey = (principal: string, model: string | null, measure: CallLimit['measure']): string =>
+  `${measure}\0${principal}\0${model ?? ''}`
+
+interface TookDependencies extends Pick<LimitDependencies, 'samples' | 'costOf'> {
+  readonly things: LimitedThings
+  readonly key: string
+}
+
+/** Estimates what a call uses of a limit. Whole numbers. */
+function tookOf({ measure, strict }: CallLimit, { things, samples, costOf, key }: TookDependencies): number {
+  if (measure === 'calls' || measure === 'concurrent') return 1
+  const { size } = things
+  const inMeasure = (tokens: { readonly input: number; readonly output: number }): number =>
+    measure === 'tokens' ? tokens.input + tokens.output : costOrRefuse(costOf(things, tokens))
+  if (strict && size.maxOutput === null) throw new Refusal('limit_unbounded')
+  const most = size.maxOutput === null ? Number.POSITIVE_INFINITY : inMeasure(mostTokens(size))
+  if (strict) return most
+  const usual = samples.percentile(key)
+  const least = inMeasure({ input: leastInput(size), output: 0 })
+  const held = usual === null ? inMeasure(firstTokens(size)) : Math.max(usual, least)
+  return Math.ceil(Math.min(held, most))
+}
+
+function costOrRefuse(cost: number | null): number {
+  if (cost === null) throw new Refusal('limit_unpriced')
+  return cost
+}
+
+const tooMany = (count: number): Refusal =>
+  new Refusal('limits_too_many', {
+    message: `${count} limits apply to this call; at most ${MAX_APPLYING} may. Tell the operator.`,
+  })
+
+/** Returns what an ended call has used of a limit; null: nobody has said, and what it held is charged. */
+function usedBy({ measure }: Pick<CallLimit, 'measure'>, detail: UnknownRecord): number | null {
+  if (measure === 'calls') return 1
+  if (measure === 'concurrent') return 0
+  if (measure === 'cost')
+    return isObject(detail.cost) ? wholeNumber(detail.cost.microusd) : unusedOr(detail, null)
+  const { tokens } = detail
+  if (!isObject(tokens)) return unusedOr(detail, null)
+  const [input, output] = [wholeNumber(tokens.input), wholeNumber(tokens.output)]
+  return input === null && output === null ? null : (input ?? 0) + (output ?? 0)
+}
+
+const wholeNumber = (value: unknown): number | null =>
+  typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : null
+
+/** A call that no provider has taken on has used nothing. */
+function unusedOr(detail: UnknownRecord, otherwise: null): number | null {
+  const { upstream_status: status, attempts, tokens_unknown: unknown } = detail
+  if (typeof status === 'number' && status >= 400) return 0
+  if (unknown !== undefined) return otherwise
+  return Array.isArray(attempts) && attempts.length > 0 ? otherwise : 0
+}
+
+/** Settles what an ended call has reserved, by its outcome. What nobody has stated is charged as it was held. */
+export function settlementsOf(
+  { claims, samples, model }: CallLimits,
+  { at, principal_id: principal, detail }: LedgerEntry,
+): readonly MeterSettlement[] {
+  return claims.map((claim) => {
+    const used = usedBy(claim.limit, detail)
+    const { measure } = claim.limit
+    if (used !== null && (measure === 'tokens' || measure === 'cost'))
+      samples?.add(sampleKey(principal ?? '', model, measure), used)
+    return settlementOf(claim, at, used ?? claim.reservation.took)
+  })
+}
+
+/** Settles what a call has reserved that was not made. */
+export const unusedSettlements = ({ claims }: CallLimits, at: number): readonly MeterSettlement[] =>
+  claims.map((claim) => settlementOf(claim, at, 0))
+
+const settlementOf = (
+  { reservation: { limit, who, span, took, refill } }: LimitClaim,
+  at: number,
+  charged: number,
+): MeterSettlement => ({ limit, who, span, took, charged, ...(refill && { refill: { ...refill, at } }) })
+
+/** Has an outcome's row say what was settled. */
+export const withLimits = (entry: LedgerEntry, settlements: readonly MeterSettlement[]): LedgerEntry =>
+  settlements.length === 0
+    ? entry
+    : { ...entry, detail: { ...entry.detail, limits: settlements.map(settledDetail) } }

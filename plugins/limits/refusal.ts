@@ -1,0 +1,85 @@
+import type { MeterRefusal } from '../../db/ledger/meters/meter-book.ts'
+import { type CallLimit, resetAt } from '../../db/limits/limit.ts'
+import type { JsonObject } from '../../db/support/json.ts'
+import { timestamp } from '../../db/support/statement.ts'
+import { Refusal } from '../refusal.ts'
+
+/** A caller that waits for calls under way, or for a steady rate, asks again after so long. s. */
+const WAIT_S = 5
+/** A longer wait is none: the client must stop and say when it may go on. s. */
+const MAX_WAIT_S = 60
+
+/** The detail of the row of a call that had no room (docs/ledger.md#limits). */
+export const overDetail = (
+  { limit: id, who, span, n, used, took, most }: MeterRefusal,
+  revision: number,
+): JsonObject => ({ ...(who !== '' && { each: true }), ...{ id, revision, span, n, used, took, most } })
+
+/**
+ * Makes the refusal of a call that a limit has no room for. `at`: ms since the epoch. `wire`: the caller's API; on
+ * `responses` a client that must stop knows it by its own word.
+ */
+export function limitRefusal(
+  limit: CallLimit,
+  over: MeterRefusal,
+  { at, wire, recorded }: Pick<Refusal, 'recorded'> & { readonly at: number; readonly wire: string | null },
+): Refusal {
+  const { measure, show, name } = limit
+  const reset = resetAt(limit, at)
+  const isUsedUp = over.spent + (measure === 'concurrent' ? 0 : 1) > over.most && reset !== null
+  const waitS =
+    isUsedUp && reset !== null ? Math.max(1, Math.ceil((reset - at) / 1_000)) : waitFor(limit, over)
+  const resets = isUsedUp && reset !== null ? { resets_at: timestamp(reset) } : {}
+  const shown = {
+    limit: name,
+    measure,
+    amount: over.most,
+    spent: over.spent,
+    reserved: over.used - over.spent,
+  }
+  const mustStop = waitS > MAX_WAIT_S
+  return new Refusal('limit_reached', {
+    message: sentenceOf(limit, over, isUsedUp ? reset : null),
+    detail: { ...(show && shown), ...resets },
+    ...{ final: mustStop, recorded },
+    // For the row, if it is refused before the ledger is asked.
+    report: { limit: overDetail(over, limit.revision) },
+    headers: { 'retry-after': String(waitS) },
+    ...(mustStop &&
+      wire === 'responses' && {
+        said: { type: 'usage_limit_reached', resets_at: Math.ceil((at + waitS * 1_000) / 1_000) },
+      }),
+  })
+}
+
+/** A budget without an end stays used up until an operator changes it: a day is as good as any time. */
+function waitFor({ per }: CallLimit, { took, most }: MeterRefusal): number {
+  if (per === 'ever' || took > most) return 86_400
+  return WAIT_S
+}
+
+function sentenceOf(
+  limit: CallLimit,
+  { took, most, used, spent }: MeterRefusal,
+  reset: number | null,
+): string {
+  const name = limit.show ? limit.name : 'A limit'
+  const amount = (count: number) => amountText(limit, count)
+  if (reset !== null)
+    return limit.show
+      ? `${name} is used up: ${amount(spent)} of ${amount(most)}. It begins again on ${timestamp(reset)}.`
+      : `A limit of this call is used up. It begins again on ${timestamp(reset)}.`
+  if (limit.measure === 'concurrent')
+    return `${name} is reached: as many calls are under way as may be. Wait for one of them to end.`
+  if (!limit.show) return 'A limit has no room for this call now.'
+  if (took > most - spent)
+    return `This call would hold ${amount(took)} of ${name}; ${amount(Math.max(0, most - used))} are left.`
+  return `${name} has no room until calls under way have ended: ${amount(used)} of ${amount(most)} are held or spent.`
+}
+
+/** The amount of a limit in its own words: `25.00 USD`, `1000 tokens`. */
+function amountText({ measure }: Pick<CallLimit, 'measure'>, amount: number): string {
+  if (measure !== 'cost') return `${amount} ${measure === 'concurrent' ? 'calls at once' : measure}`
+  const digits = amount % 10_000 === 0 ? 2 : 6
+  return `${(amount / 1e6).toFixed(digits)} USD`
+}

@@ -1,0 +1,319 @@
+import { z } from 'zod'
+import { usageOf } from '../../../db/ledger/meters/meter-book.ts'
+import { type CallLimit, type LimitTerms, meterAt, resetAt } from '../../../db/limits/limit.ts'
+import {
+  deleteLimit,
+  findLimit,
+  insertLimit,
+  type LimitRecord,
+  listLimits,
+  MAX_LIMITS,
+  newLimitId,
+  readMeters,
+  updateLimit,
+} from '../../../db/limits/store.ts'
+import type { JsonObject } from '../../../db/support/json.ts'
+import { timestamp } from '../../../db/support/statement.ts'
+import { conflict, notFound, unprocessableBody } from '../../../plugins/refusal.ts'
+import { changeAuthor, commitChange } from '../operation/change.ts'
+import type { AdminCaller, AdminContext } from '../operation/context.ts'
+import { checkIfMatch, emptyOperation, operation, readOperation } from '../operation/operation.ts'
+import { author, idParams, instant } from '../operation/shapes.ts'
+import { changeableMembers, fixedMembers, statedScope, termsFault } from './terms.ts'
+
+const { name, amount, burst, strict, on, show } = changeableMembers
+
+const overrideShape = z.strictObject({ amount, until: instant, reason: z.string() })
+
+const limitShape = z
+  .strictObject({
+    ...{ limit_id: z.string(), name, amount, strict, on, show, ...fixedMembers },
+    per: fixedMembers.per.exactOptional(),
+    burst: burst.exactOptional(),
+    override: overrideShape.nullable(),
+    ...{ created_at: instant, updated_at: instant, created_by: author, changed_by: author },
+  })
+  .meta({ id: 'Limit' })
+
+type LimitView = z.output<typeof limitShape>
+
+function limitView({ id, revision: _, ...limit }: LimitRecord): LimitView {
+  const { types } = limit.for
+  // Operators make no calls: a limit names none.
+  const callers = types?.filter((type) => type !== 'operator')
+  return { limit_id: id, ...limit, for: { ...patternsOf(limit.for), ...(callers && { types: callers }) } }
+}
+
+const patternsOf = ({ principals, models, tools, holding }: CallLimit['for']) => ({
+  ...(principals && { principals: [...principals] }),
+  ...(holding !== undefined && { holding }),
+  ...(models && { models: [...models] }),
+  ...(tools && { tools: [...tools] }),
+})
+
+const termsOf = (limit: CallLimit): LimitTerms => {
+  const {
+    for: scope,
+    each,
+    measure,
+    amount: most,
+    per,
+    burst: atOnce,
+    strict: isStrict,
+    on: acts,
+    show: isShown,
+  } = limit
+  return {
+    ...{ for: scope, each, measure, amount: most, strict: isStrict, on: acts, show: isShown },
+    ...(per !== undefined && { per }),
+    ...(atOnce !== undefined && { burst: atOnce }),
+  }
+}
+
+/** The state of a limit, as rows of its changes say it (docs/ledger.md#limits). */
+const limitDetail = (
+  id: string,
+  named: string,
+  terms: LimitTerms,
+  override: CallLimit['override'],
+  revision: number,
+) => {
+  // Proven by their types: texts, truths and whole numbers.
+  const state = { ...terms, override } as unknown as JsonObject
+  return { limit: { id, name: named, revision, ...state } }
+}
+
+async function limitOf({ database }: AdminContext, id: string): Promise<LimitRecord> {
+  const found = await findLimit(database, id)
+  if (!found) throw notFound(`There is no limit ${id}. GET /v1/admin/limits lists them.`)
+  return found
+}
+
+function checkTerms(terms: LimitTerms): LimitTerms {
+  const fault = termsFault(terms)
+  if (fault) throw unprocessableBody([{ field: fault[0], message: fault[1] }])
+  return terms
+}
+
+export const listAllLimits = readOperation({
+  name: 'listLimits',
+  summary: 'Lists the limits of calls.',
+  takes: {},
+  output: z.strictObject({ limits: z.array(limitShape) }),
+  run: async ({ database }) => ({ value: { limits: (await listLimits(database)).map(limitView) } }),
+})
+
+export const getLimit = readOperation({
+  name: 'getLimit',
+  summary: 'Shows the limit.',
+  takes: { params: idParams },
+  output: limitShape,
+  revised: true,
+  reasons: ['not_found'],
+  run: async (context, { params: { id } }) => {
+    const limit = await limitOf(context, id)
+    return { value: limitView(limit), revision: limit.revision }
+  },
+})
+
+/** POST /v1/admin/limits: it holds for the next call, on every gateway. */
+export const createLimit = operation({
+  name: 'createLimit',
+  demands: 'admin.grant',
+  action: 'limit.created',
+  harmless: true,
+  summary: 'Limits calls by cost, tokens, calls or calls at once.',
+  takes: {
+    body: z.strictObject({
+      name,
+      ...fixedMembers,
+      for: fixedMembers.for.default({}),
+      each: fixedMembers.each.default(false),
+      per: fixedMembers.per.exactOptional(),
+      amount,
+      burst: burst.exactOptional(),
+      strict: strict.default(false),
+      on: on.default('refuse'),
+      show: show.default(true),
+    }),
+  },
+  output: limitShape,
+  status: 201,
+  revised: true,
+  reasons: ['conflict', 'audit_unavailable'],
+  example: {
+    name: 'red-month',
+    for: { holding: 'team.red' },
+    measure: 'cost',
+    amount: 25_000_000,
+    per: 'month',
+  },
+  run: (context, { body: { name: named, ...body } }, caller) =>
+    // One after the other: each counts those before it.
+    context.oneAtATime.run('limits', async () => {
+      const { database } = context
+      const terms = checkTerms({ ...body, for: statedScope(body.for) } as LimitTerms)
+      if ((await listLimits(database)).length >= MAX_LIMITS)
+        throw conflict(`There are ${MAX_LIMITS} limits already. Remove one first.`)
+      const id = newLimitId()
+      await commitChange(context, caller, {
+        action: 'limit.created',
+        detail: limitDetail(id, named, terms, null, 1),
+        statements: insertLimit(database, { id, name: named, terms, ...changeAuthor(caller) }),
+      })
+      return answerOf(context, id)
+    }),
+})
+
+async function answerOf(context: AdminContext, id: string) {
+  const limit = await limitOf(context, id)
+  return { value: limitView(limit), revision: limit.revision }
+}
+
+/** Stores another state of a limit, with its row. */
+async function store(
+  context: AdminContext,
+  caller: AdminCaller,
+  found: LimitRecord,
+  next: Pick<CallLimit, 'name' | 'override'> & {
+    readonly terms: LimitTerms
+    readonly action: string
+    readonly reason?: string
+  },
+): Promise<void> {
+  const { id, revision } = found
+  const { action, name: named, terms, override, reason } = next
+  await commitChange(context, caller, {
+    action,
+    detail: {
+      ...limitDetail(id, named, terms, override, revision + 1),
+      ...(reason !== undefined && { reason }),
+    },
+    statements: updateLimit(context.database, {
+      ...{ id, revision, name: named, terms, override },
+      ...changeAuthor(caller),
+    }),
+  })
+}
+
+export const changeLimit = operation({
+  name: 'changeLimit',
+  demands: 'admin.grant',
+  action: 'limit.changed',
+  summary:
+    'Changes the name, amount, burst or manner of the limit. For anything else remove it and make another.',
+  takes: { params: idParams, body: z.strictObject(changeableMembers).partial() },
+  output: limitShape,
+  conditional: true,
+  revised: true,
+  object: (context, { params: { id } }) => limitOf(context, id),
+  reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
+  example: { amount: 50_000_000 },
+  run: async (context, { params: { id }, body, ifMatch }, caller) => {
+    const found = await limitOf(context, id)
+    checkIfMatch(ifMatch, found)
+    const { name: named = found.name, ...changed } = body
+    const stated = Object.fromEntries(Object.entries(changed).filter(([, value]) => value !== undefined))
+    const terms = checkTerms({ ...termsOf(found), ...stated })
+    await store(context, caller, found, {
+      action: 'limit.changed',
+      name: named,
+      terms,
+      override: found.override,
+    })
+    return answerOf(context, id)
+  },
+})
+
+export const overrideLimit = operation({
+  name: 'overrideLimit',
+  demands: 'admin.grant',
+  action: 'limit.overridden',
+  summary: 'Gives the limit another amount until an instant.',
+  takes: {
+    params: idParams,
+    body: z.strictObject({
+      amount,
+      until: instant,
+      reason: z.string().trim().min(1, 'must say why').max(512, 'must be at most 512 characters'),
+    }),
+  },
+  output: limitShape,
+  conditional: true,
+  revised: true,
+  object: (context, { params: { id } }) => limitOf(context, id),
+  reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
+  example: { amount: 50_000_000, until: '2026-12-24T00:00:00.000Z', reason: 'the release' },
+  run: async (context, { params: { id }, body, ifMatch }, caller) => {
+    const found = await limitOf(context, id)
+    checkIfMatch(ifMatch, found)
+    if (Date.parse(body.until) <= caller.at)
+      throw unprocessableBody([{ field: 'until', message: 'must be in the future' }])
+    const override = { ...body, until: timestamp(Date.parse(body.until)) }
+    const { name: named } = found
+    await store(context, caller, found, {
+      action: 'limit.overridden',
+      name: named,
+      terms: termsOf(found),
+      override,
+    })
+    return answerOf(context, id)
+  },
+})
+
+export const removeLimit = emptyOperation({
+  name: 'removeLimit',
+  demands: 'admin.grant',
+  action: 'limit.removed',
+  summary: 'Removes the limit. What has been counted stays in the rows.',
+  takes: { params: idParams },
+  conditional: true,
+  object: (context, { params: { id } }) => limitOf(context, id),
+  reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
+  run: async (context, { params: { id }, ifMatch }, caller) => {
+    const found = await limitOf(context, id)
+    checkIfMatch(ifMatch, found)
+    await commitChange(context, caller, {
+      action: 'limit.removed',
+      detail: limitDetail(id, found.name, termsOf(found), found.override, found.revision),
+      statements: deleteLimit(context.database, found),
+    })
+  },
+})
+
+const MAX_SHOWN = 100
+
+const meterShape = z.strictObject({
+  principal: z.string().nullable().meta({ description: 'Null: all together.' }),
+  used: z.int().meta({ description: 'With what calls under way hold.' }),
+  spent: z.int(),
+  amount: z.int(),
+})
+
+export const showLimitUsage = readOperation({
+  name: 'showLimitUsage',
+  summary: 'Shows how much of the limit is used now, by the highest first.',
+  takes: { params: idParams },
+  output: z.strictObject({
+    span: z.string().meta({ description: 'The beginning of its window; `ever`, `steady` or `now`.' }),
+    resets_at: instant.nullable(),
+    meters: z.array(meterShape),
+  }),
+  reasons: ['not_found'],
+  run: async (context, { params: { id } }, { at }) => {
+    const limit = await limitOf(context, id)
+    const { span, most, refill } = meterAt(limit, at)
+    const meters = await readMeters(context.database, { id, span, most: MAX_SHOWN })
+    const reset = resetAt(limit, at)
+    return {
+      value: {
+        span,
+        resets_at: reset === null ? null : timestamp(reset),
+        meters: meters.map(({ who, ...state }) => {
+          const { used, spent } = usageOf(state, refill)
+          return { principal: who === '' ? null : who, used, spent, amount: most }
+        }),
+      },
+    }
+  },
+})

@@ -1,0 +1,97 @@
+import { z } from 'zod'
+import { isCapability } from '../../../db/capabilities.ts'
+import type { LimitScope, LimitTerms } from '../../../db/limits/limit.ts'
+
+const MAX_PATTERNS = 32
+
+const pattern = z
+  .string()
+  .regex(/^[\x21-\x7e]{1,256}$/, 'must be 1 to 256 visible characters; * stands for any')
+  .meta({ description: 'A name; `*` stands for any characters.' })
+
+const patterns = z
+  .array(pattern)
+  .min(1, 'must name at least one')
+  .max(MAX_PATTERNS, `must name at most ${MAX_PATTERNS}`)
+
+export const limitScope = z
+  .strictObject({
+    principals: patterns
+      .exactOptional()
+      .meta({ description: 'Ids of principals; `acme::*` is an organisation.' }),
+    holding: z
+      .string()
+      .refine(isCapability, 'must be a capability')
+      .exactOptional()
+      .meta({ description: 'A capability that the principal holds.' }),
+    types: z
+      .array(z.enum(['agent', 'user', 'workload']))
+      .min(1)
+      .exactOptional(),
+    models: patterns.exactOptional().meta({ description: '`provider/model` as routed.' }),
+    tools: patterns.exactOptional().meta({ description: '`server.tool`.' }),
+  })
+  .refine(
+    ({ models, tools }) => !models || !tools,
+    'models and tools never fit the same call: make two limits',
+  )
+  .meta({ description: 'The calls that it is for: all that is stated must fit. `{}`: every call.' })
+
+/** Units: 10^15 micro-USD are a billion USD. The arithmetic of meters stays exact below it. */
+const MAX_AMOUNT = 1e15
+/** A steady rate is counted in units × ms of its period. */
+const MAX_RATE = 1e10
+
+const amount = z.int().min(0, 'must be 0 or more').max(MAX_AMOUNT, `must be at most ${MAX_AMOUNT}`)
+
+export const limitName = z
+  .string()
+  .regex(
+    /^[a-z0-9][a-z0-9._-]{0,62}$/,
+    'must be 1 to 63 of a-z, 0-9, dot, underscore and hyphen, a letter or digit first',
+  )
+
+/** The members that may be changed afterwards. */
+export const changeableMembers = {
+  name: limitName,
+  amount: amount.meta({ description: 'Micro-USD, tokens or calls.' }),
+  burst: z.int().min(1).max(MAX_RATE).meta({ description: 'The most at once, per second or minute alone.' }),
+  strict: z
+    .boolean()
+    .meta({ description: 'The amount is never passed: what may be used at the most is held.' }),
+  on: z.enum(['refuse', 'alert']).meta({ description: '`alert`: it counts, and never refuses.' }),
+  show: z.boolean().meta({ description: 'Its callers may see it.' }),
+}
+
+export const fixedMembers = {
+  for: limitScope,
+  each: z.boolean().meta({ description: 'True: each principal has the amount; false: all together.' }),
+  measure: z.enum(['cost', 'tokens', 'calls', 'concurrent']),
+  per: z
+    .enum(['second', 'minute', 'hour', 'day', 'week', 'month', 'ever'])
+    .meta({ description: 'Absent for `concurrent` alone. Windows are of the UTC calendar.' }),
+}
+
+/** Says why terms contradict themselves, by their member; null: they do not. */
+export function termsFault({
+  measure,
+  per,
+  burst,
+  strict,
+  amount: most,
+}: LimitTerms): [string, string] | null {
+  const isRate = per === 'second' || per === 'minute'
+  if (measure === 'concurrent') {
+    if (per !== undefined) return ['per', 'must be left out: concurrent counts calls that are under way']
+  } else if (per === undefined) return ['per', 'must say for which time the amount is']
+  if (measure === 'cost' && isRate) return ['per', 'must be an hour or longer for cost']
+  if (burst !== undefined && !isRate) return ['burst', 'is of a second or a minute alone']
+  if (isRate && most > MAX_RATE) return ['amount', `must be at most ${MAX_RATE} for a second or a minute`]
+  if (isRate && most === 0) return ['amount', 'must be 1 or more for a second or a minute']
+  if (strict && measure !== 'cost' && measure !== 'tokens') return ['strict', 'is of cost and tokens alone']
+  return null
+}
+
+/** Has only the members that are stated: rows and the database have none that are undefined. */
+export const statedScope = (scope: z.output<typeof limitScope>): LimitScope =>
+  Object.fromEntries(Object.entries(scope).filter(([, value]) => value !== undefined))

@@ -1,0 +1,47 @@
+import { costOf } from '../../../db/ledger/authority/costs.ts'
+import type { CostEstimate } from '../../../plugins/limits/limits.ts'
+import { type CallPricing, callPricing } from '../../../plugins/prices/cost.ts'
+import type { PriceOptions } from '../../../plugins/prices/options.ts'
+import { type OpenPriceTable, type PriceBook, priceBook } from '../../../plugins/prices/rates.ts'
+import { LLM_ENDPOINTS } from '../dialects/registry.ts'
+import type { LlmOptions } from '../options.ts'
+import { compileGlob, modelNames } from '../routing.ts'
+
+interface PricedConfiguration {
+  readonly prices: { readonly options: PriceOptions; readonly table: OpenPriceTable | null } | null
+  readonly llm: LlmOptions
+}
+
+/** Makes the prices of a configuration; null: nothing is priced, and no call pays for it. */
+function bookOf({ prices, llm }: PricedConfiguration): PriceBook | null {
+  if (!prices) return null
+  const vendors = new Map(llm.providers.map(({ name, prices_as: vendor = name }) => [name, vendor]))
+  const vendorOf = (provider: string): string => vendors.get(provider) ?? provider
+  return priceBook(prices.options, { table: prices.table, vendorOf, glob: compileGlob })
+}
+
+/** Says what calls that have ended have cost; null: nothing is priced. */
+export function pricingOf(configuration: PricedConfiguration): CallPricing | null {
+  const book = bookOf(configuration)
+  const freePaths = new Set(LLM_ENDPOINTS.flatMap(({ path, isFree }) => (isFree ? [path] : [])))
+  return book && callPricing({ book, modelAt: modelNames(configuration.llm), freePaths })
+}
+
+/** Says what a call will cost: of several providers the dearest. A model without a price that must have one is null. */
+export function costEstimate(configuration: PricedConfiguration): CostEstimate {
+  const book = bookOf(configuration)
+  const isRefused = configuration.prices?.options.unpriced !== 'allow'
+  return ({ models, tool }, tokens) => {
+    if (tool !== null) {
+      const price = book?.priceOfTool(tool)
+      return price ? costOf(price.rates, {}, tokens).microusd : 0
+    }
+    const costs = models.map((model) => {
+      const slash = model.indexOf('/')
+      const price = book?.priceOf(model.slice(0, slash), model.slice(slash + 1))
+      if (price) return costOf(price.rates, {}, tokens).microusd
+      return isRefused ? null : 0
+    })
+    return costs.includes(null) ? null : Math.max(0, ...costs.map((cost) => cost ?? 0))
+  }
+}
