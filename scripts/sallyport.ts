@@ -27,6 +27,7 @@ const VERBS: Readonly<Record<string, VerbRow>> = {
   providers: ['show the providers of models, and try one', () => import('./verbs/providers.ts')],
   costs: ['show what calls have cost, by who made them', () => import('./verbs/costs.ts')],
   prices: ['find the models that have no price', () => import('./verbs/costs.ts')],
+  limits: ['limit calls by cost, tokens, calls and calls at once', () => import('./verbs/limits.ts')],
   sets: ['name sets of capabilities', () => import('./verbs/sets.ts')],
   translate: ['print what a model of another API would be told', () => import('./verbs/translate.ts')],
   'what-if': ['say, gate by gate, if a call would be let through now', () => import('./verbs/principal.ts')],

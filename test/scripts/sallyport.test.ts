@@ -31,6 +31,7 @@ const VERBS = [
   'providers',
   'costs',
   'prices',
+  'limits',
   'sets',
   'translate',
   'what-if',

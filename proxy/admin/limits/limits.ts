@@ -35,7 +35,7 @@ const limitShape = z
   })
   .meta({ id: 'Limit' })
 
-type LimitView = z.output<typeof limitShape>
+export type LimitView = z.output<typeof limitShape>
 
 function limitView({ id, revision: _, ...limit }: LimitRecord): LimitView {
   const { types } = limit.for
@@ -290,15 +290,19 @@ const meterShape = z.strictObject({
   amount: z.int(),
 })
 
+const usageShape = z.strictObject({
+  span: z.string().meta({ description: 'The beginning of its window; `ever`, `steady` or `now`.' }),
+  resets_at: instant.nullable(),
+  meters: z.array(meterShape),
+})
+
+export type LimitUsage = z.output<typeof usageShape>
+
 export const showLimitUsage = readOperation({
   name: 'showLimitUsage',
   summary: 'Shows how much of the limit is used now, by the highest first.',
   takes: { params: idParams },
-  output: z.strictObject({
-    span: z.string().meta({ description: 'The beginning of its window; `ever`, `steady` or `now`.' }),
-    resets_at: instant.nullable(),
-    meters: z.array(meterShape),
-  }),
+  output: usageShape,
   reasons: ['not_found'],
   run: async (context, { params: { id } }, { at }) => {
     const limit = await limitOf(context, id)

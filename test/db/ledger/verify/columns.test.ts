@@ -23,6 +23,8 @@ interface TableColumns {
 }
 
 const SHOWN = 'shown to people, and acted by nowhere'
+/** docs/ledger.md#owner says that it is not found yet. */
+const LESS_HELD = 'bounds how much is used, and lets nobody in who is not let in by other columns'
 const TIMES = { created_at: SHOWN, updated_at: SHOWN }
 const AUTHORS = { created_by: SHOWN, changed_by: SHOWN }
 
@@ -282,6 +284,20 @@ const COLUMNS: Readonly<Record<string, TableColumns>> = {
     compared: {},
     harmless: Object.fromEntries(
       [...SPEND_DIMENSIONS, ...SPEND_SUMS].map((name) => [name, 'a figure of the dashboard']),
+    ),
+  },
+  limits: {
+    compared: {},
+    harmless: {
+      ...{ ...TIMES, ...AUTHORS, limit_id: LESS_HELD, name: SHOWN, terms: LESS_HELD, override: LESS_HELD },
+      revision: 'the ETag: an edit makes a change of somebody else be refused',
+    },
+  },
+  limit_set: { compared: {}, harmless: { id: 'one row', revision: 'an edit has limits read again' } },
+  limit_meters: {
+    compared: {},
+    harmless: Object.fromEntries(
+      ['limit_id', 'who', 'span', 'n', 'reserved', 'spent', 'tat'].map((name) => [name, LESS_HELD]),
     ),
   },
   row_counts_place: { compared: {}, harmless: { id: 'one row', place: 'how far the figures are' } },

@@ -12,7 +12,7 @@ interface Described {
 
 /** The demand of each route of administration (docs/operators.md#capabilities), by the beginning of its path. */
 function expectedOf(method: string, path: string): string {
-  if (/^\/v1\/admin\/audit(\/|$)/.test(path)) return 'admin.audit'
+  if (/^\/v1\/admin\/(audit|costs)(\/|$)/.test(path)) return 'admin.audit'
   // It tells of calls.
   if (method === 'GET' && path.endsWith('/dpop-jwk')) return 'admin.audit'
   if (method === 'GET') return 'admin.read'
@@ -22,7 +22,7 @@ function expectedOf(method: string, path: string): string {
     [/^\/v1\/admin\/(ca|archive)(\/|$)/, 'admin.settings'],
     [/^\/v1\/admin\/mcp-resources\/bindings/, 'admin.grant'],
     [/^\/v1\/admin\/(mcp-resources|providers)(\/|$)/, 'admin.tools'],
-    [/\/(capabilities|labels)$|\/sets\/|\/rehearsals$|\/candidate(\/|$)/, 'admin.grant'],
+    [/\/(capabilities|labels)$|\/sets\/|\/limits(\/|$)|\/rehearsals$|\/candidate(\/|$)/, 'admin.grant'],
     [/^\/v1\/admin\/(agents|users|workloads)/, 'admin.enroll'],
   ]
   return rules.find(([pattern]) => pattern.test(path))?.[1] ?? 'nothing'
