@@ -139,3 +139,28 @@ export const readMeters = (
     .orderBy('who')
     .limit(most)
     .execute()
+
+/** The time for which the meters of windows are kept that are over. Days. */
+const METER_DAYS = 400
+const DAY_MS = 86_400_000
+const MAX_PRUNED = 5_000
+
+/** Tells whether there is a meter of a window that was over long ago. `at`: ms since the epoch. */
+export async function hasOldMeters({ kysely }: Pick<Database, 'kysely'>, at: number): Promise<boolean> {
+  const one = kysely.selectFrom('limit_meters').select('n').where('span', '<', oldest(at)).limit(1)
+  return (await one.executeTakeFirst()) !== undefined
+}
+
+/** Forgets some meters of windows that were over long ago. What they counted stays in the rows. */
+export function pruneMeters({ kysely }: Pick<Database, 'kysely'>, at: number): LedgerStatement {
+  const old = kysely
+    .selectFrom('limit_meters')
+    .select('span')
+    .where('span', '<', oldest(at))
+    .limit(MAX_PRUNED)
+  const query = kysely.deleteFrom('limit_meters').where('span', 'in', old)
+  return { ...statementOf(query.compile()), beside: 'upkeep' }
+}
+
+/** Spans that are no instants sort after all that are. */
+const oldest = (at: number): string => timestamp(at - METER_DAYS * DAY_MS)

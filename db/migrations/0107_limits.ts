@@ -37,4 +37,5 @@ export async function up(db: Kysely<unknown>): Promise<void> {
     .addColumn('tat', 'bigint', (column) => column.notNull())
     .addPrimaryKeyConstraint('limit_meters_pk', ['limit_id', 'who', 'span'])
     .execute()
+  await db.schema.createIndex('limit_meters_span').on('limit_meters').column('span').execute()
 }

@@ -16,6 +16,7 @@ import { countRows } from '../tasks/count-rows.ts'
 import { terminateRevokedStreams } from '../tasks/cut-revoked.ts'
 import { expireProposals } from '../tasks/expire-proposals.ts'
 import { followAuthority, renewServerCertificate } from '../tasks/follow-authority.ts'
+import { pruneLimitMeters } from '../tasks/prune-meters.ts'
 import { pruneProviderStates, writeProviderStates } from '../tasks/prune-states.ts'
 import { refreshMcp } from '../tasks/refresh-mcp.ts'
 import { refreshModels } from '../tasks/refresh-models.ts'
@@ -60,6 +61,7 @@ function periodicTasks(services: GatewayServices, inForce: () => Configuration):
     recordSummaries(services),
     writeProviderStates(services.states),
     pruneProviderStates({ ...services, database }),
+    pruneLimitMeters({ ...services, database }),
     watchDisk(services.disk),
     watchClock(services.clockWatch),
     watchSealing(services.sealing),

@@ -5,6 +5,7 @@ import type { MeterReservation } from '../../../../db/ledger/meters/meter-book.t
 import { FOR_EVER, UNDER_WAY } from '../../../../db/ledger/meters/span.ts'
 import { verifyDatabase } from '../../../../db/ledger/read/read.ts'
 import { openLedger } from '../../../../db/ledger/record/ledger.ts'
+import { hasOldMeters, pruneMeters } from '../../../../db/limits/store.ts'
 import { claimOnce } from '../../../../db/single-uses.ts'
 import { databaseUrl, ENGINE } from '../../../support/db/engine.ts'
 import { numberedLimits, reserve, settle } from '../../../support/db/metered-calls.ts'
@@ -95,6 +96,22 @@ t.test('a call takes of all its limits or of none, and a refused one has claimed
     { limit_id: 'lim_calls', n: 1 },
     { limit_id: 'lim_little', n: 1 },
   ])
+  await close()
+})
+
+t.test('meters of windows that were over long ago are forgotten, and no others', async (t) => {
+  const { database, ledger, meters, close } = await opened(t)
+  for (const span of ['2024-10-01T00:00:00.000Z', '2025-12-01T00:00:00.000Z', FOR_EVER, 'steady', UNDER_WAY])
+    t.equal(await reserve(ledger, `req_${span}`, [{ ...CALLS, span }]), true)
+  t.equal(await hasOldMeters(database, AT), true)
+  await ledger.commit({ statements: [pruneMeters(database, AT)], entries: [] })
+  t.same((await meters()).map(({ span }) => span).toSorted(), [
+    '2025-12-01T00:00:00.000Z',
+    'ever',
+    'now',
+    'steady',
+  ])
+  t.equal(await hasOldMeters(database, AT), false)
   await close()
 })
 
