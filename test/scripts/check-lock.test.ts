@@ -32,6 +32,6 @@ t.test('make lint fails with it', async (t) => {
   t.match(check(), { status: 0, stderr: '' })
   t.match(
     readFileSync(join(ROOT, 'Makefile'), 'utf8'),
-    /^lint:.*\n(\t.*\n)*\texec node scripts\/check-lock\.ts\n/m,
+    /^lint:.*\n\t.* lint-code lint-types\n\nlint-code:.*\n(\t.*\n)*\texec node scripts\/check-lock\.ts\n/m,
   )
 })

@@ -25,7 +25,7 @@ const MAY_WRITE = [
   // The ledger's own bytes; on a terminal escaped.
   'verbs/export-audit.ts',
   // Tools of a checkout.
-  ...['bench.ts', 'siege.ts', 'release.ts', 'check-lock.ts', 'client-package.ts'],
+  ...['bench.ts', 'siege.ts', 'release.ts', 'check-lock.ts', 'client-package.ts', 'make-prices.ts'],
 ]
 
 await t.test(
