@@ -6,7 +6,7 @@ import type { Entry, ZipFile } from 'yauzl'
 const PIECE = 32_768
 
 /**
- * Reads a member of a zip in pieces of a quarter of a MiB, stored or deflated. Throws one sentence if it is not as
+ * Reads a member of a zip in pieces of 32 KiB, stored or deflated. Throws one sentence if it is not as
  * long as the directory says. Does NOT look at its CRC.
  */
 export async function* memberBytes(zip: ZipFile, entry: Entry): AsyncGenerator<Buffer> {

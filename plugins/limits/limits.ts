@@ -70,9 +70,13 @@ export function callLimits<Facts extends object>(
   thingsOf: (facts: Facts) => LimitedThings,
 ): Plugin<LimitNeeds & Facts, { limits: CallLimits }> {
   let applying: ApplyingLimits | null = null
+  let none: { limits: CallLimits } = { limits: { setRevision: 0, claims: NONE, model: null } }
   const judge = (set: LimitSet, facts: LimitNeeds & Facts): { limits: CallLimits } => {
-    if (set.limits.length === 0) return { limits: { setRevision: set.revision, claims: NONE, model: null } }
-    if (applying?.set !== set) applying = new ApplyingLimits(set, glob)
+    if (applying?.set !== set) {
+      applying = new ApplyingLimits(set, glob)
+      none = { limits: { setRevision: set.revision, claims: NONE, model: null } }
+    }
+    if (set.limits.length === 0) return none
     const things = thingsOf(facts)
     const { holder, at } = facts
     const found = applying.to({ principal: holder, models: things.models, tool: things.tool })
