@@ -199,3 +199,21 @@ await t.test(
     t.match(JSON.stringify(told.at(-1)?.body), THOUGHT.messages)
   },
 )
+
+for (const client of [CLAUDE_CODE, CODEX])
+  await t.test(
+    `docs/limits.md#refusals ${client.title} stops at once at a budget that is used up, and shows when it begins again`,
+    { skip: client.skip },
+    async (t) => {
+      const { way, home, told } = await played(t, client === CODEX ? 'messages' : 'responses', [])
+      const limit = { name: 'used-up', measure: 'calls', per: 'month', amount: 0 }
+      t.equal((await way.gateway.admin('POST', '/v1/admin/limits', limit)).status, 201)
+      const { out, err } = await client.ask(home)
+      t.match(out + err, client === CODEX ? /usage limit/i : 'used-up is used up')
+      t.comment(out + err)
+      t.equal(told.length, 0, 'no provider is asked')
+      const denied = (await way.gateway.rows()).filter(({ status }) => status === 'denied')
+      t.equal(denied.length, 1, 'it asks once')
+      t.match(denied[0]?.detail, { reason: 'limit_reached' })
+    },
+  )
