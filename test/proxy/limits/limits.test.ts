@@ -1,5 +1,6 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
-import { CHAT, type Identity, sharedGateway, type TestGateway } from '../../support/gateway.ts'
+import { CHAT, type Identity, sharedGateway, type TestGateway, testGateway } from '../../support/gateway.ts'
 
 type NewLimit = Readonly<Record<string, unknown>>
 
@@ -176,3 +177,103 @@ t.test('a bad limit is refused by its member, and nothing is stored', async (t) 
   const { limits } = (await gateway.admin('GET', '/v1/admin/limits')).json
   t.notOk(limits.some(({ name }: { name: string }) => name === 'a'))
 })
+
+const PRICES = `plugin: prices
+table: none
+models:
+  - { match: "openai/gpt-4*", input: 1, output: 2 }
+`
+
+t.test('a budget of money is charged what calls cost, and a model without a price is refused', async (t) => {
+  const gateway = await testGateway(t, { files: { '55-prices.yaml': PRICES } })
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  const id = await limit(gateway, { name: 'money', measure: 'cost', per: 'month', amount: 10_000 })
+  const body = { ...CHAT, model: 'gpt-4o', max_tokens: 1_000 }
+  gateway.upstream.answer = (response) => {
+    response.setHeader('content-type', 'application/json')
+    const usage = { prompt_tokens: 700, completion_tokens: 500 }
+    response.end(JSON.stringify({ model: 'gpt-4o', choices: [], usage }))
+  }
+  const spent = async () => (await gateway.admin('GET', `/v1/admin/limits/${id}/usage`)).json.meters[0]
+  for (let calls = 1; calls <= 5; calls += 1) {
+    t.equal((await chat(gateway, bot, body)).status, 200)
+    let meter = await spent()
+    while (meter.used !== meter.spent) meter = await spent()
+    t.equal(meter.spent, calls * 1_700, 'a dollar for a million tokens in, two for one out')
+  }
+  const refused = await chat(gateway, bot, body)
+  t.equal(refused.status, 429)
+  t.match(refused.json.message, /^This call would hold 0\.00\d+ USD of money; 0\.0015\d* USD are left\.$/)
+  const unpriced = await chat(gateway, bot, { ...CHAT, model: 'gpt-5' })
+  t.match([unpriced.status, unpriced.json.reason], [400, 'limit_unpriced'])
+  const [decision] = (await gateway.rows()).filter(({ status }) => status === 'allowed')
+  t.match(decision?.detail.limits, [{ id, n: 1, used: 0, revision: 1 }])
+  const outcomes = (await gateway.rows({ action: 'egress_llm_chat' })).filter(
+    ({ status }) => status === 'success',
+  )
+  t.match(outcomes, Array(5).fill({ detail: { limits: [{ id, charged: 1_700 }] } }))
+})
+
+t.test(
+  'what a call held is charged if the provider states nothing, and nothing if none took it on',
+  async (t) => {
+    const gateway = await sharedGateway(t)
+    const bot = await gateway.enroll('bot', ['llm.chat', 'team.unsaid'])
+    const id = await limit(gateway, {
+      ...{
+        name: 'unsaid',
+        for: { holding: 'team.unsaid' },
+        measure: 'tokens',
+        per: 'day',
+        amount: 1_000_000,
+      },
+    })
+    const meter = async () => {
+      let [found] = (await gateway.admin('GET', `/v1/admin/limits/${id}/usage`)).json.meters
+      while (found.used !== found.spent)
+        [found] = (await gateway.admin('GET', `/v1/admin/limits/${id}/usage`)).json.meters
+      return found.spent
+    }
+    gateway.upstream.answer = (response) =>
+      void response.writeHead(400, { 'content-type': 'application/json' }).end('{}')
+    t.equal((await chat(gateway, bot, { ...CHAT, max_tokens: 100 })).status, 400)
+    t.equal(await meter(), 0, 'a refusal of the provider costs nothing')
+    gateway.upstream.answer = (response) => {
+      response.setHeader('content-type', 'application/json')
+      response.end(JSON.stringify({ model: 'gpt-test', choices: [] }))
+    }
+    t.equal((await chat(gateway, bot, { ...CHAT, max_tokens: 100 })).status, 200)
+    t.ok((await meter()) > 100, 'the bytes of the body, and the most that was asked for')
+  },
+)
+
+t.test(
+  'of two that may be under way at once a third is refused, and asked again after one has ended',
+  async (t) => {
+    const gateway = await sharedGateway(t)
+    const bot = await gateway.enroll('bot', ['llm.chat', 'team.slow'])
+    await limit(gateway, { name: 'slow', for: { holding: 'team.slow' }, measure: 'concurrent', amount: 2 })
+    const waiting: (() => void)[] = []
+    gateway.upstream.answer = (response) => {
+      waiting.push(() => {
+        response.setHeader('content-type', 'application/json')
+        response.end(JSON.stringify({ model: 'gpt-test', choices: [] }))
+      })
+    }
+    const two = [chat(gateway, bot), chat(gateway, bot)]
+    while (waiting.length < 2) await nextTurn()
+    const third = await chat(gateway, bot)
+    t.equal(third.status, 429)
+    t.equal(third.headers['retry-after'], '5')
+    t.match(third.json.message, /^slow is reached: as many calls are under way as may be\./)
+    waiting.shift()?.()
+    t.equal((await Promise.race(two)).status, 200)
+    let again = chat(gateway, bot)
+    while (waiting.length < 2) {
+      if ((await Promise.race([again, nextTurn()]))?.status === 429) again = chat(gateway, bot)
+    }
+    for (const end of waiting) end()
+    t.equal((await again).status, 200)
+    await Promise.all(two)
+  },
+)

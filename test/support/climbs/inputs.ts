@@ -147,6 +147,15 @@ const OTHERS: Readonly<Record<string, Making<[climbing: Climbing]>>> = {
   putCapabilitySet: () => [{ params: { name: fresh() }, body: { capabilities: HIGH } }],
   deleteCapabilitySet: namedSet,
   listLabels: () => [{}],
+  listCosts: () => [{}],
+  listCostsAsCsv: () => [{}],
+  listLimits: () => [{}],
+  getLimit: ofLimit(),
+  createLimit: () => [{ body: { ...ofNobody, name: limitName() } }],
+  changeLimit: ofLimit({ amount: 1_000 }),
+  overrideLimit: ofLimit({ amount: 1_000, until: '2999-01-01T00:00:00.000Z', reason: 'mine' }),
+  removeLimit: ofLimit(),
+  showLimitUsage: ofLimit(),
   listProviders: () => [{}],
   tryProvider: () => [{ params: { name: 'openai' } }],
   getCaRotation: () => [{}],
@@ -257,6 +266,20 @@ function ofFound(noun: Noun): Making<[climbing: Climbing]> {
 
 function whatIfOf(noun: Noun): Making<[climbing: Climbing]> {
   return async ({ victim }) => [{ params: { id: await victim(noun) }, query: '?model=gpt-test' }]
+}
+
+/** A limit of nobody's calls: those of the stage go on. */
+const ofNobody = { measure: 'calls', per: 'day', amount: 1, for: { principals: ['nobody::*'] } }
+const limitName = () =>
+  fresh()
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9._-]/g, '-')
+
+function ofLimit(body?: object): Making<[climbing: Climbing]> {
+  return async ({ machine }) => {
+    const { json } = await machine('POST', '/v1/admin/limits', { ...ofNobody, name: limitName() })
+    return [{ params: { id: json.limit_id }, ...(body && { body }) }]
+  }
 }
 
 function namedSet({ machine, pooled }: Climbing): Promise<readonly Tried[]> {
