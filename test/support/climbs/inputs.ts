@@ -148,7 +148,6 @@ const OTHERS: Readonly<Record<string, Making<[climbing: Climbing]>>> = {
   deleteCapabilitySet: namedSet,
   listLabels: () => [{}],
   listCosts: () => [{}],
-  listCostsAsCsv: () => [{}],
   listLimits: () => [{}],
   getLimit: ofLimit(),
   createLimit: () => [{ body: { ...ofNobody, name: limitName() } }],
