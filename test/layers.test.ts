@@ -169,10 +169,11 @@ const ADMIN_MAY_IMPORT: RoomImports = {
 /** The rooms of proxy/dashboard: a page's room may import the frame of all pages, and what pages share. */
 const DASHBOARD_MAY_IMPORT: RoomImports = {
   activity: ['admin', 'dashboard/frame', 'http', 'proofs', 'visible.ts'],
-  attention: ['admin', 'dashboard/activity', 'dashboard/frame', 'visible.ts'],
+  attention: ['admin', 'dashboard/activity', 'dashboard/frame', 'dashboard/limits', 'visible.ts'],
   capabilities: ['admin', 'dashboard/frame', 'http'],
   costs: ['admin', 'dashboard/frame', 'visible.ts'],
   frame: ['admin', 'dashboard/activity', 'dashboard/rehearsed', 'dashboard/settings', 'http', 'operators'],
+  limits: ['admin', 'dashboard/activity', 'dashboard/frame', 'dashboard/rehearsed'],
   pki: ['admin', 'dashboard/frame', 'dashboard/rehearsed'],
   principals: ['admin', 'dashboard/activity', 'dashboard/frame', 'dashboard/rehearsed', 'http', 'operators'],
   proof: ['admin', 'dashboard/activity', 'dashboard/frame', 'http'],
@@ -188,6 +189,7 @@ const DASHBOARD_MAY_IMPORT: RoomImports = {
       'capabilities',
       'costs',
       'frame',
+      'limits',
       'pki',
       'principals',
       'proof',

@@ -125,6 +125,17 @@ export function deleteLimit(
   return [statementOf(query.compile(), 1), nextSet(database)]
 }
 
+/** Reads the meters in these spans that all callers of a present limit share. */
+export const readSharedMeters = ({ kysely }: Pick<Database, 'kysely'>, spans: readonly string[]) =>
+  kysely
+    .selectFrom('limits')
+    .innerJoin('limit_meters as meter', (join) =>
+      join.onRef('meter.limit_id', '=', 'limits.limit_id').on('meter.who', '=', ''),
+    )
+    .select(['limits.limit_id', 'meter.span', 'meter.n', 'meter.reserved', 'meter.spent', 'meter.tat'])
+    .where('meter.span', 'in', spans)
+    .execute()
+
 /** Reads meters of a limit in a span, the highest first. */
 export const readMeters = (
   { kysely }: Pick<Database, 'kysely'>,

@@ -19,6 +19,8 @@ import type { DashboardContext } from './frame/dashboard.ts'
 import { ASSET_ROUTE, type DashboardPage, pageHandler, refusedPage, serveAsset } from './frame/frame.ts'
 import { refusedOnItsForm } from './frame/on-its-form.ts'
 import { pathOf } from './frame/parts.ts'
+import { limitForms, limitPage } from './limits/limit.ts'
+import { createLimitForm, limitsPage } from './limits/limits.ts'
 import { pkiForms, pkiPage, rotationForms } from './pki/pki.ts'
 import { changeFoundForm, labelsForm } from './principals/bulk.ts'
 import { candidatePage } from './principals/candidate.ts'
@@ -75,6 +77,7 @@ export function dashboardRoutes(
     ...activityRoutes(doors, dashboard),
     ...principalPageRoutes(doors, dashboard),
     ...toolRoutes(doors, dashboard),
+    ...limitRoutes(doors, dashboard),
     ...pkiRoutes(doors, dashboard),
     ...ledgerRoutes(doors, dashboard),
     ...settingsRoutes(doors, dashboard),
@@ -259,6 +262,20 @@ function toolRoutes({ page, fetched, form }: DashboardDoors, d: DashboardContext
     form('/proxy/capabilities/sets', sets.put, named.put),
     form('/proxy/capabilities/sets/{name}/delete', sets.delete, named.delete),
     fetched('/proxy/capabilities.json', 'admin.read', capabilitiesJson(d)),
+  ]
+}
+
+function limitRoutes({ page, form }: DashboardDoors, d: DashboardContext): readonly BareRoute[] {
+  const { limits } = OPERATIONS
+  const [all, one] = ['/proxy/limits', '/proxy/limits/{id}']
+  const forms = limitForms(d)
+  return [
+    page(all, 'admin.read', limitsPage),
+    form(all, limits.create, createLimitForm(d)),
+    page(one, 'admin.read', limitPage),
+    form(`${one}/amount`, limits.change, forms.amount),
+    form(`${one}/override`, limits.override, forms.override),
+    form(`${one}/remove`, limits.remove, forms.remove),
   ]
 }
 

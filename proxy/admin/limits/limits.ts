@@ -25,7 +25,7 @@ const { name, amount, burst, strict, on, show } = changeableMembers
 
 const overrideShape = z.strictObject({ amount, until: instant, reason: z.string() })
 
-const limitShape = z
+export const limitShape = z
   .strictObject({
     ...{ limit_id: z.string(), name, amount, strict, on, show, ...fixedMembers },
     per: fixedMembers.per.exactOptional(),
@@ -37,7 +37,7 @@ const limitShape = z
 
 export type LimitView = z.output<typeof limitShape>
 
-function limitView({ id, revision: _, ...limit }: LimitRecord): LimitView {
+export function limitView({ id, revision: _, ...limit }: LimitRecord): LimitView {
   const { types } = limit.for
   // Operators make no calls: a limit names none.
   const callers = types?.filter((type) => type !== 'operator')
@@ -83,7 +83,7 @@ const limitDetail = (
   return { limit: { id, name: named, revision, ...state } }
 }
 
-async function limitOf({ database }: AdminContext, id: string): Promise<LimitRecord> {
+export async function limitOf({ database }: AdminContext, id: string): Promise<LimitRecord> {
   const found = await findLimit(database, id)
   if (!found) throw notFound(`There is no limit ${id}. GET /v1/admin/limits lists them.`)
   return found

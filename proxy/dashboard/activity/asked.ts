@@ -27,17 +27,18 @@ function timesOf(asked: URLSearchParams): ActivityTimes {
     since: from,
     until: to,
     problems: {
-      since: typed.since !== '' && since === null ? FORM : null,
+      since: typed.since !== '' && since === null ? INSTANT_FORM : null,
       until: untilProblem(typed.until, from, to),
     },
   }
 }
 
-const FORM = 'is not a date and time, such as 2026-11-22, 2026-11-22 14:30 or 2026-11-22T14:30:00Z'
+export const INSTANT_FORM =
+  'is not a date and time, such as 2026-11-22, 2026-11-22 14:30 or 2026-11-22T14:30:00Z'
 
 function untilProblem(typed: string, since: number | null, until: number | null): string | null {
   if (typed === '') return null
-  if (until === null) return FORM
+  if (until === null) return INSTANT_FORM
   return since !== null && until <= since ? 'is not later than the start' : null
 }
 
@@ -47,7 +48,7 @@ const INSTANT =
   /^(?<date>\d{4}-\d\d-\d\d)(?:[T ](?<time>\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?) ?(?<zone>Z|[+-]\d\d:\d\d)?)?$/i
 
 /** RFC 3339, and less of it: a date alone, no seconds, no zone, which is UTC then. Null: no such instant. */
-function instantOf(typed: string): number | null {
+export function instantOf(typed: string): number | null {
   const { date, time = '00:00', zone = 'Z' } = INSTANT.exec(typed.trim())?.groups ?? {}
   if (date === undefined) return null
   const at = Date.parse(`${date}T${time}${zone.toUpperCase()}`)

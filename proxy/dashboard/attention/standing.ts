@@ -1,10 +1,19 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { listUnpricedModels } from '../../admin/costs/costs.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
+import { listNearLimits, usedPart } from '../../admin/limits/usage.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import { escapeHidden } from '../../visible.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
-import { countWithNoun, type HtmlFragment, hasCapability, html, relativeTime } from '../frame/parts.ts'
+import {
+  countWithNoun,
+  type HtmlFragment,
+  hasCapability,
+  html,
+  pathOf,
+  relativeTime,
+} from '../frame/parts.ts'
+import { usedText } from '../limits/words.ts'
 
 /** Something that needs a person. `about`: the same text as long as it is about the same. */
 export interface AttentionCard {
@@ -125,6 +134,31 @@ export async function* unpricedModels(
     html`Models without a price`,
     html`<ul>${models.map(({ provider, model, calls }) => html`<li><code>${escapeHidden(model)}</code> <span class="faint">${provider}</span>: ${countWithNoun(calls, 'call')}</li>`)}</ul><p>${countWithNoun(all, 'call')} of the last 30 days count as nothing in <a href="/proxy/costs">Costs</a>. Give each a price, or <code>free: true</code>, in <code>55-prices.yaml</code>.</p>`,
     ['unpriced', ...models.map(({ provider, model }) => `${provider} ${model}`).toSorted()].join('\n'),
+  )
+}
+
+/** Lists limits of which more than four fifths are used. One that is used up is other news. */
+export async function* nearLimits(
+  { context }: DashboardContext,
+  facts: AdministrationFacts,
+): AsyncGenerator<AttentionCard> {
+  const { limits } = (await perform(listNearLimits, context, {}, facts)).value
+  if (limits.length === 0) return
+  const lines = limits
+    .slice(0, SHOWN)
+    .flatMap(({ limit, meters, resets_at: resets }) =>
+      (meters ?? []).map(
+        (meter) =>
+          html`<li><a href="${pathOf('limits', limit.limit_id)}">${limit.name}</a>: ${usedText(limit, meter)}${resets !== null && html` <span class="faint">begins again ${relativeTime(resets, facts.at)}</span>`}</li>`,
+      ),
+    )
+  const about = limits.map(
+    (one) => `${one.limit.limit_id} ${one.resets_at ?? ''} ${usedPart(one) < 1 ? 'near' : 'up'}`,
+  )
+  yield attentionCard(
+    html`${countWithNoun(limits.length, 'limit is', 'limits are')} more than 80 % used`,
+    html`<ul>${lines}</ul><p><a href="/proxy/limits">Limits</a></p>`,
+    ['limits', ...about.toSorted()].join('\n'),
   )
 }
 

@@ -2,12 +2,18 @@ import type { AdministrationFacts } from '../../../plugins/operators/operator.ts
 import type { CostLine, CostReport } from '../../admin/costs/costs.ts'
 import { usdText } from '../../admin/costs/usd.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
-import { PRINCIPAL_KINDS } from '../../admin/operation/kinds.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import { escapeHidden } from '../../visible.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import type { DashboardPage } from '../frame/frame.ts'
-import { countWithNoun, dataTable, EMPTY_HTML, type HtmlFragment, html, pathOf } from '../frame/parts.ts'
+import {
+  countWithNoun,
+  dataTable,
+  EMPTY_HTML,
+  type HtmlFragment,
+  html,
+  ledgerPrincipal,
+} from '../frame/parts.ts'
 
 /** Lines that a table of the page has: the dearest. */
 const SHOWN = '20'
@@ -38,7 +44,7 @@ export const costsPage: DashboardPage = async (dashboard, facts) => {
 <p>${usdText(days.total.microusd)} for ${countWithNoun(days.total.calls, 'call')}.</p>${uncertain(days.total)}
 ${days.uncounted > 10_000 && html`<p class="faint">About ${days.uncounted.toLocaleString('en')} rows of the ledger are not counted yet.</p>`}
 ${dataTable(['Day (UTC)', 'Cost', '', 'Calls'], barsOf(days), NOTHING)}</section>
-${people ? tableOf('By principal', 'Principal', people, whoOf) : EMPTY_HTML}
+${people ? tableOf('By principal', 'Principal', people, ledgerPrincipal) : EMPTY_HTML}
 ${tableOf('By model', 'Model', models, modelOf)}
 ${tableOf('By tool', 'Tool', { ...tools, rows: tools.rows.filter(({ tool }) => (tool ?? null) !== null) }, ({ tool }) => html`<code>${escapeHidden(tool ?? '')}</code>`)}
 <p class="faint">Prices are those of <code>55-prices.yaml</code> and of the table that came with this version. <code>sallyport costs --csv</code> has all of it.</p>`,
@@ -86,14 +92,3 @@ const lineOf =
 
 const modelOf = ({ provider, model }: CostLine): HtmlFragment =>
   html`<code>${escapeHidden(model ?? 'no model')}</code> <span class="faint">${provider ?? ''}</span>`
-
-const KINDS: Readonly<Record<string, { readonly plural: string }>> = PRINCIPAL_KINDS
-
-/** Links to a principal that is still there. */
-function whoOf({ principal, principal_type: type, principal_name: name }: CostLine): HtmlFragment {
-  const kind = KINDS[type ?? '']
-  const id = name ?? principal ?? ''
-  return kind
-    ? html`<a href="${pathOf(kind.plural, id)}">${id}</a>`
-    : html`<code>${escapeHidden(id)}</code> <span class="faint">erased</span>`
-}

@@ -42,6 +42,7 @@ export const SECTIONS: readonly (readonly [path: string, name: string])[] = [
   ['/proxy/operators', 'Operators'],
   ['/proxy/tools', 'Tools'],
   ['/proxy/providers', 'Providers'],
+  ['/proxy/limits', 'Limits'],
   ['/proxy/costs', 'Costs'],
   ['/proxy/capabilities', 'Capabilities'],
   ['/proxy/pki', 'PKI'],
@@ -118,6 +119,9 @@ const NOTICES: Readonly<Record<string, string>> = {
   declined: 'Declined.',
   deferred: 'Done. One row in the ledger says so.',
   archive_asked: 'The gateway that leads looks after it. This page says what came of it.',
+  limit_made: 'The limit is made: it holds from the next call on.',
+  limit_changed: 'Changed: it holds from the next call on.',
+  limit_removed: 'Removed. What was counted stays in the ledger.',
   reviewed: 'Your review is recorded.',
 }
 

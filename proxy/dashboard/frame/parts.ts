@@ -1,4 +1,5 @@
 import type { Refusal } from '../../../plugins/refusal.ts'
+import { PRINCIPAL_KINDS } from '../../admin/operation/kinds.ts'
 import { EMPTY_HTML, type HtmlFragment, html } from '../../operators/pages/html.ts'
 
 /** The actions of most rows, in words. */
@@ -180,3 +181,18 @@ export const hasCapability = ({ actor }: PageViewer, capability: string): boolea
   actor.capabilities.includes(capability)
 
 export const pathOf = (plural: string, id: string): string => `/proxy/${plural}/${encodeURIComponent(id)}`
+
+const KINDS: Readonly<Record<string, { readonly plural: string }>> = PRINCIPAL_KINDS
+
+/** Links to a principal that the ledger names, if it is still there. */
+export function ledgerPrincipal(known: {
+  readonly principal?: string | null
+  readonly principal_type?: string | null
+  readonly principal_name?: string | null
+}): HtmlFragment {
+  const kind = KINDS[known.principal_type ?? '']
+  const id = known.principal_name ?? known.principal ?? ''
+  return kind
+    ? html`<a href="${pathOf(kind.plural, id)}">${id}</a>`
+    : html`<code>${id}</code> <span class="faint">erased</span>`
+}

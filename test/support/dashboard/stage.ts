@@ -67,6 +67,10 @@ export async function pagesOf(
   await gateway.admin('POST', `${api}/mcp-resources/${resource}/refresh`)
   for (const agent_id of Object.values(ids))
     await gateway.admin('POST', `${api}/mcp-resources/bindings`, { agent_id, resource_id: resource })
+  const { json: limit } = await gateway.admin('POST', `${api}/limits`, {
+    ...{ name: `${word}.max`, measure: 'calls', amount: 10, per: 'month', each: true },
+    for: { principals: [`acme::${WORD}`, `acme::user::${WORD}*`], models: [`openai/gpt-${WORD}`] },
+  })
   const [refused] = await gateway.rows({ status: 'denied', principal: `acme::${WORD}none` })
   const callers = Object.entries(ids).flatMap(([kind, id]) =>
     ['', '/usage', '/candidate', '/erase', '/what-if'].map((one) => [
@@ -80,6 +84,7 @@ export async function pagesOf(
     '/proxy/agents/{id}/first-call': [`/proxy/agents/acme::${WORD}/first-call`],
     '/proxy/operators/{id}': [`/proxy/operators/acme::operator::${WORD}`],
     '/proxy/tools/{resource}': [`/proxy/tools/${resource}`],
+    '/proxy/limits/{id}': [`/proxy/limits/${limit.limit_id}`],
     '/proxy/activity': ['/proxy/activity', `/proxy/activity?model=gpt-${WORD}`],
     '/proxy/activity/{request_id}': [`/proxy/activity/${refused?.request_id}`],
   }
