@@ -2,6 +2,7 @@ import type { MeterRefusal } from '../../db/ledger/meters/meter-book.ts'
 import { type CallLimit, resetAt } from '../../db/limits/limit.ts'
 import type { JsonObject } from '../../db/support/json.ts'
 import { timestamp } from '../../db/support/statement.ts'
+import { usdText } from '../prices/usd.ts'
 import { Refusal } from '../refusal.ts'
 
 /** A caller that waits for calls under way, or for a steady rate, asks again after so long. s. */
@@ -79,7 +80,7 @@ function sentenceOf(
 
 /** The amount of a limit in its own words: `25.00 USD`, `1000 tokens`. */
 function amountText({ measure }: Pick<CallLimit, 'measure'>, amount: number): string {
-  if (measure !== 'cost') return `${amount} ${measure === 'concurrent' ? 'calls at once' : measure}`
-  const digits = amount % 10_000 === 0 ? 2 : 6
-  return `${(amount / 1e6).toFixed(digits)} USD`
+  return measure === 'cost'
+    ? usdText(amount)
+    : `${amount} ${measure === 'concurrent' ? 'calls at once' : measure}`
 }

@@ -1,5 +1,5 @@
+import { usdText } from '../../plugins/prices/usd.ts'
 import type { CostLine, CostReport } from '../../proxy/admin/costs/costs.ts'
-import { usdText } from '../../proxy/admin/costs/usd.ts'
 import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { DOOR_NOTES } from '../admin/door.ts'
 import { subcommandOf, verbGroup } from '../admin/subcommand.ts'

@@ -1,4 +1,4 @@
-import { usdText } from '../../proxy/admin/costs/usd.ts'
+import { parseUsd, usdText } from '../../plugins/prices/usd.ts'
 import type { LimitUsage, LimitView } from '../../proxy/admin/limits/limits.ts'
 import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { DOOR_NOTES } from '../admin/door.ts'
@@ -64,11 +64,13 @@ const list = subcommandOf({
 
 /** Reads an amount: USD for cost, whole numbers for anything else. Throws a sentence for another text. */
 export function amountIn(measure: string, text: string): number {
-  const isCost = measure === 'cost'
-  const [, whole = '', part = ''] = (isCost ? /^(\d{1,9})(?:\.(\d{1,6}))?$/ : /^(\d{1,15})$/).exec(text) ?? []
-  if (whole === '')
-    throw new Error(isCost ? 'an amount of cost is in USD: 25 or 0.50' : 'an amount is a whole number: 1000')
-  return isCost ? Number(whole) * 1_000_000 + Number(part.padEnd(6, '0')) : Number(whole)
+  if (measure === 'cost') {
+    const microusd = parseUsd(text)
+    if (microusd === null) throw new Error('an amount of cost is in USD: 25 or 0.50')
+    return microusd
+  }
+  if (!/^\d{1,15}$/.test(text)) throw new Error('an amount is a whole number: 1000')
+  return Number(text)
 }
 
 const namesIn = (text: string): readonly string[] => text.split(',').map((name) => name.trim())

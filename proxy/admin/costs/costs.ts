@@ -11,11 +11,11 @@ import {
 import { csvCell } from '../../../db/ledger/read/evidence-tables.ts'
 import { ledgerNameOf, type PrincipalName, principalNames } from '../../../db/principals/subject-keys.ts'
 import { parseTextsCursor, printTextsCursor } from '../../../db/support/cursor.ts'
+import { usdExact } from '../../../plugins/prices/usd.ts'
 import { unprocessableBody } from '../../../plugins/refusal.ts'
 import { throwLedgerRefusal } from '../audit/audit.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import { type ParsedInput, readOperation } from '../operation/operation.ts'
-import { usdExact } from './usd.ts'
 
 const DAY_MS = 86_400_000
 const DAY_FORM = 'must be a day of the calendar, in UTC, such as 2026-11-01'

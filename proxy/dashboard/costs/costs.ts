@@ -1,6 +1,6 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
+import { usdText } from '../../../plugins/prices/usd.ts'
 import type { CostLine, CostReport } from '../../admin/costs/costs.ts'
-import { usdText } from '../../admin/costs/usd.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import { escapeHidden } from '../../visible.ts'

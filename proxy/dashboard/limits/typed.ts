@@ -1,5 +1,5 @@
+import { parseUsd } from '../../../plugins/prices/usd.ts'
 import { unprocessableBody } from '../../../plugins/refusal.ts'
-import { parseUsd } from '../../admin/costs/usd.ts'
 import type { OPERATIONS } from '../../admin/http/operations.ts'
 import type { RawInput } from '../../admin/operation/operation.ts'
 import { INSTANT_FORM, instantOf } from '../activity/asked.ts'

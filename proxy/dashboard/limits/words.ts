@@ -1,4 +1,4 @@
-import { usdShort, usdText } from '../../admin/costs/usd.ts'
+import { usdShort, usdText } from '../../../plugins/prices/usd.ts'
 import type { NamedMeter, NamedUsage } from '../../admin/limits/usage.ts'
 import { countWithNoun, EMPTY_HTML, type HtmlFragment, html } from '../frame/parts.ts'
 

@@ -1,7 +1,7 @@
 import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { parseUsd, usdShort } from '../../../proxy/admin/costs/usd.ts'
+import { parseUsd, usdShort } from '../../../plugins/prices/usd.ts'
 import { press } from '../../support/dashboard/pressing.ts'
 import { signedInAs } from '../../support/dashboard/signed-in.ts'
 import { CHAT, type Identity, sharedGateway, type TestGateway } from '../../support/gateway.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { usdExact, usdText } from '../../../proxy/admin/costs/usd.ts'
+import { usdExact, usdText } from '../../../plugins/prices/usd.ts'
 import type { AdminCall } from '../../../scripts/admin/call.ts'
 import { verbs } from '../../../scripts/verbs/costs.ts'
 
