@@ -92,12 +92,16 @@ export async function prepareBatch(
   batch: readonly LedgerWork[],
 ): Promise<PreparedBatch> {
   const refused = new Map<LedgerWork, WorkResult>()
-  const begin = client.query(batch.some(changes) ? BEGIN_CHANGES : BEGIN_DECISIONS)
+  // Never awaited alone, and never left: whatever is lost with the connection is heard of here.
+  let begun: Promise<unknown> = client.query(batch.some(changes) ? BEGIN_CHANGES : BEGIN_DECISIONS)
   const runs = runsOf(batch)
-  // After all claims: of two batches that share both, neither may have a meter while it waits for a claim.
-  for (const run of runs.slice(0, -1)) await judge(client, run, refused)
+  for (const run of runs.slice(0, -1)) {
+    await Promise.all([begun, judge(client, run, refused)])
+    begun = Promise.resolve()
+  }
+  // Meters after all claims: of two batches that share both, neither may have a meter while it waits for a claim.
   const judging = judge(client, runs.at(-1) ?? [], refused)
-  const [, , meters] = await Promise.all([begin, judging, lockMeters(client, batch)])
+  const [, , meters] = await Promise.all([begun, judging, lockMeters(client, batch)])
   const rows: StoredRow[] = []
   const unclaimed: string[] = []
   let tip = head
