@@ -11,7 +11,7 @@ import { climbStage } from '../support/climbs/stage.ts'
 t.setTimeout(300_000)
 
 /** Operations that another form of the same route serves, and those that pages alone make. */
-const OF_ANOTHER_ROUTE = /InForm$|WithProgress$|^getAuditHead$/
+const OF_ANOTHER_ROUTE = /InForm$|WithProgress$|AsCsv$|^getAuditHead$/
 
 /** Operations that nobody can succeed with here, and why. */
 const NEVER: Readonly<Record<string, string>> = {

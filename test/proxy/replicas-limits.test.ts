@@ -18,7 +18,11 @@ t.test(
     const raised = await other.admin('PATCH', `/v1/admin/limits/${made.json.limit_id}`, { amount: 11 })
     t.equal(raised.status, 200)
     const more = await Promise.all([chat(one), chat(other)])
-    t.same(more.map(({ status }) => status).toSorted((one, other) => one - other), [200, 429], 'a raised one holds at both')
+    t.same(
+      more.map(({ status }) => status).toSorted((one, other) => one - other),
+      [200, 429],
+      'a raised one holds at both',
+    )
     t.equal((await one.admin('DELETE', `/v1/admin/limits/${made.json.limit_id}`)).status, 204)
     t.equal((await chat(other)).status, 200, 'a removed one at neither')
   },
