@@ -177,6 +177,7 @@ function callerQuestions({
   constrained,
   adminUrls,
   adminPages: pages,
+  limits,
 }: PipelineDependencies) {
   const { dpopMode: mode, noDowngrade } = configuration
   const judged = { ...constrained, mode, noDowngrade, inForce }
@@ -185,6 +186,8 @@ function callerQuestions({
     // Wherever a certificate acts: a browser shows it for any page (docs/threats.md#d1).
     ours: ANYONE.pass(origin(constrained.baseUrls)),
     proof: dpop(judged),
+    /** The means of the last question of calls: prices are read for it once. */
+    limited: { ...limits, glob: compileGlob, costOf: costEstimate(configuration) },
     adminPages,
     // Operators get tokens on a listener of administration as well.
     eitherPages: ANYONE.pass(origin(adminUrls)),
@@ -222,10 +225,11 @@ const llmBody = ({ wire }: Pick<LlmEndpoint, 'wire'>) =>
   jsonBody({ limit: LLM_BODY_LIMIT, judged: JUDGED_MEMBERS, watched: wire && WATCHED_NAMES[wire] })
 
 function llmPipelines(
-  { configuration, pin, pinNow, again, apiKey, claims, states, limits }: PipelineDependencies,
-  { ours, proof }: CallerQuestions,
+  { configuration, pin, pinNow, again, apiKey, claims, states }: PipelineDependencies,
+  { ours, proof, limited }: CallerQuestions,
 ) {
-  const limited = { ...limits, glob: compileGlob, costOf: costEstimate(configuration) }
+  // Once for all endpoints: it keeps the limits of each principal.
+  const withinLimits = callLimits(limited, limitedModels(configuration.llm))
   const gate = capabilityGate<LlmTarget>()
   const members = llmMembers(configuration.llm)
   const state = providerState(configuration.llm, states)
@@ -253,9 +257,7 @@ function llmPipelines(
         .pass(again)
         .pass(gate)
         .pass(state)
-      return own
-        .reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
-        .pass(callLimits(limited, limitedModels(configuration.llm)))
+      return own.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call).pass(withinLimits)
     },
 
     /** The list of models: not gated, but closed to anonymous callers. */
@@ -264,7 +266,7 @@ function llmPipelines(
 }
 
 /** MCP: only the message tells whether it is about the connection or asks for work. */
-function mcpPipelines(dependencies: PipelineDependencies, { proof }: CallerQuestions) {
+function mcpPipelines(dependencies: PipelineDependencies, { proof, limited }: CallerQuestions) {
   const { configuration, constrained, pin, pinNow, again, apiKey, claims, mcp } = dependencies
   const ownPages = () => constrained.baseUrls().flatMap(withPlainLoopback)
   const pages = ANYONE.pass(origin(ownPages, configuration.mcp.allowed_origins))
@@ -284,7 +286,7 @@ function mcpPipelines(dependencies: PipelineDependencies, { proof }: CallerQuest
       .pass(resourcePath),
     session: pages.pass(pinNow).pass(proof).pass(apiKey).pass(singleUse(claims)),
     handshake: Pipeline.start<McpReadFacts>().pass(again).pass(singleUse(claims)),
-    work: mcpWork(dependencies, Pipeline.start<McpReadFacts>().anew(pin, proof, door, resourcePath)),
+    work: mcpWork(dependencies, limited, Pipeline.start<McpReadFacts>().anew(pin, proof, door, resourcePath)),
   }
 }
 
@@ -293,7 +295,8 @@ function mcpPipelines(dependencies: PipelineDependencies, { proof }: CallerQuest
  * definition; then the organisation's own checks, and last the limits.
  */
 function mcpWork(
-  { configuration, inForce, again, mcp, limits }: PipelineDependencies,
+  { configuration, inForce, again, mcp }: PipelineDependencies,
+  limited: LimitDependencies,
   read: Pipeline<McpReadFacts, McpReadFacts>,
 ) {
   const call = read
@@ -305,7 +308,7 @@ function mcpWork(
     .pass(mcpState(mcp.states))
   return ownChecks(configuration)
     .reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
-    .pass(callLimits({ ...limits, glob: compileGlob, costOf: costEstimate(configuration) }, limitedTool))
+    .pass(callLimits(limited, limitedTool))
 }
 
 /**

@@ -59,7 +59,9 @@ export interface CallLimit extends LimitTerms {
 
 export const RATE_PERIOD_MS: Readonly<Record<RatePeriod, number>> = { second: 1_000, minute: 60_000 }
 
-const isRatePeriod = (per: LimitPeriod | undefined): per is RatePeriod => per === 'second' || per === 'minute'
+/** Tells the periods of steady rates from windows. */
+export const isRatePeriod = (per: LimitPeriod | undefined): per is RatePeriod =>
+  per === 'second' || per === 'minute'
 
 /** Returns the amount in force at an instant. ms since the epoch. */
 export const amountAt = ({ amount, override }: Pick<CallLimit, 'amount' | 'override'>, at: number): number =>

@@ -1,11 +1,9 @@
 import { LRUCache } from 'lru-cache'
-import type { MeterKey, MeterRefusal } from '../../db/ledger/meters/meter-book.ts'
+import { type MeterKey, type MeterRefusal, meterName } from '../../db/ledger/meters/meter-book.ts'
 import { STEADY, UNDER_WAY } from '../../db/ledger/meters/span.ts'
 
 /** Meters that are remembered: the latest. */
 const MAX_METERS = 10_000
-
-const keyOf = ({ limit, who, span }: MeterKey): string => `${limit}\0${who}\0${span}`
 
 /**
  * The meters that are used up by what is spent alone: until their window ends or limits change no call fits, and the
@@ -19,12 +17,12 @@ export class KnownFull {
   /** Remembers a meter that had no room. One that drains or that waits for calls under way is not full for long. */
   note(over: MeterRefusal, setRevision: number): void {
     if (over.span === STEADY || over.span === UNDER_WAY || over.spent < over.most) return
-    this.#meters.set(keyOf(over), { over, setRevision })
+    this.#meters.set(meterName(over), { over, setRevision })
   }
 
   /** Returns the meter as it was when it was found full; undefined: it is not known to be. */
   find(key: MeterKey, setRevision: number): MeterRefusal | undefined {
-    const known = this.#meters.get(keyOf(key))
+    const known = this.#meters.get(meterName(key))
     return known?.setRevision === setRevision ? known.over : undefined
   }
 }

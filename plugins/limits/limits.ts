@@ -151,10 +151,10 @@ const tooMany = (count: number): Refusal =>
 function usedBy({ measure }: Pick<CallLimit, 'measure'>, detail: UnknownRecord): number | null {
   if (measure === 'calls') return 1
   if (measure === 'concurrent') return 0
-  if (measure === 'cost')
-    return isObject(detail.cost) ? wholeNumber(detail.cost.microusd) : unusedOr(detail, null)
+  const unstated = isUntaken(detail) ? 0 : null
+  if (measure === 'cost') return isObject(detail.cost) ? wholeNumber(detail.cost.microusd) : unstated
   const { tokens } = detail
-  if (!isObject(tokens)) return unusedOr(detail, null)
+  if (!isObject(tokens)) return unstated
   const [input, output] = [wholeNumber(tokens.input), wholeNumber(tokens.output)]
   return input === null && output === null ? null : (input ?? 0) + (output ?? 0)
 }
@@ -162,12 +162,10 @@ function usedBy({ measure }: Pick<CallLimit, 'measure'>, detail: UnknownRecord):
 const wholeNumber = (value: unknown): number | null =>
   typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : null
 
-/** A call that no provider has taken on has used nothing. */
-function unusedOr(detail: UnknownRecord, otherwise: null): number | null {
-  const { upstream_status: status, attempts, tokens_unknown: unknown } = detail
-  if (typeof status === 'number' && status >= 400) return 0
-  if (unknown !== undefined) return otherwise
-  return Array.isArray(attempts) && attempts.length > 0 ? otherwise : 0
+/** Tells whether no provider has taken a call on: it has used nothing. */
+function isUntaken({ upstream_status: status, attempts, tokens_unknown: unknown }: UnknownRecord): boolean {
+  if (typeof status === 'number' && status >= 400) return true
+  return unknown === undefined && !(Array.isArray(attempts) && attempts.length > 0)
 }
 
 /** Settles what an ended call has reserved, by its outcome. What nobody has stated is charged as it was held. */

@@ -53,7 +53,7 @@ export function limitRefusal(
   })
 }
 
-/** A budget without an end stays used up until an operator changes it: a day is as good as any time. */
+/** The wait of a caller that no window's beginning helps: a day if only an operator can. s. */
 function waitFor({ per }: CallLimit, { took, most }: MeterRefusal): number {
   if (per === 'ever' || took > most) return 86_400
   return WAIT_S

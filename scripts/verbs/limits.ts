@@ -1,5 +1,6 @@
 import { parseUsd, usdText } from '../../plugins/prices/usd.ts'
-import type { LimitUsage, LimitView } from '../../proxy/admin/limits/limits.ts'
+import type { LimitView } from '../../proxy/admin/limits/limits.ts'
+import type { LimitUsage } from '../../proxy/admin/limits/usage.ts'
 import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { DOOR_NOTES } from '../admin/door.ts'
 import { subcommandOf, verbGroup } from '../admin/subcommand.ts'

@@ -132,7 +132,7 @@ for (const [client, wire] of PAIRS)
     },
   )
 
-/** What a provider says of a context that is full. */
+/** The words of a provider about a context that is full. */
 const FULL: Readonly<Record<ApiWire, object>> = {
   messages: {
     type: 'error',

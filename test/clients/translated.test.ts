@@ -160,7 +160,7 @@ await t.test('§4 a stream that breaks off, and an answer that cannot be told, e
   )
 })
 
-/** What servers of Chat Completions say of a context that is full. */
+/** The words of servers of Chat Completions about a context that is full. */
 const FULL: readonly object[] = [
   { code: 'context_length_exceeded', message: 'Your input exceeds it.' },
   { code: 400, message: "This model's maximum context length is 8192 tokens. However, you requested 9000." },

@@ -56,7 +56,8 @@ export interface MeterRefusal extends MeterKey {
   readonly most: number
 }
 
-const keyOf = ({ limit, who, span }: MeterKey): string => `${limit}\0${who}\0${span}`
+/** Writes a key as one text: no name has its separator. */
+export const meterName = ({ limit, who, span }: MeterKey): string => `${limit}\0${who}\0${span}`
 
 /**
  * The meters of one batch: read as they are asked for, changed in memory, and written by the engine before it
@@ -111,7 +112,7 @@ export class MeterBook {
   }
 
   #of(key: MeterKey): MeterState {
-    const name = keyOf(key)
+    const name = meterName(key)
     const known = this.#meters.get(name)
     if (known) return known
     const state = this.#read(key) ?? NEW_METER
@@ -121,8 +122,8 @@ export class MeterBook {
 
   #set({ limit, who, span }: MeterKey, state: MeterState): void {
     const key = { limit, who, span }
-    this.#meters.set(keyOf(key), state)
-    this.#changed.set(keyOf(key), key)
+    this.#meters.set(meterName(key), state)
+    this.#changed.set(meterName(key), key)
   }
 }
 

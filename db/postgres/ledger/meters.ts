@@ -1,10 +1,8 @@
 import type { Client } from 'pg'
-import { MeterBook, type MeterKey, type MeterState } from '../../ledger/meters/meter-book.ts'
+import { MeterBook, type MeterKey, type MeterState, meterName } from '../../ledger/meters/meter-book.ts'
 import type { LedgerWork } from '../../ledger/record/writer.ts'
 
 type StoredMeter = MeterState & { readonly limit_id: string; readonly who: string; readonly span: string }
-
-const keyOf = ({ limit, who, span }: MeterKey): string => JSON.stringify([limit, who, span])
 
 /**
  * Locks the meters of a batch until its transaction ends and reads them. Waits for a transaction of another replica that
@@ -13,7 +11,7 @@ const keyOf = ({ limit, who, span }: MeterKey): string => JSON.stringify([limit,
 export async function lockMeters(client: Client, batch: readonly LedgerWork[]): Promise<MeterBook> {
   const keys = new Map<string, MeterKey>()
   for (const { reservations, settlements } of batch)
-    for (const key of [...reservations, ...settlements]) keys.set(keyOf(key), key)
+    for (const key of [...reservations, ...settlements]) keys.set(meterName(key), key)
   if (keys.size === 0) return new MeterBook(() => undefined)
   const sorted = [...keys].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, key]) => key)
   const values = [
@@ -26,9 +24,9 @@ export async function lockMeters(client: Client, batch: readonly LedgerWork[]): 
     client.query<StoredMeter>({ name: 'meters', text: LOCK, values }),
   ])
   const stored = new Map(
-    rows.map(({ limit_id: limit, who, span, ...state }) => [keyOf({ limit, who, span }), state]),
+    rows.map(({ limit_id: limit, who, span, ...state }) => [meterName({ limit, who, span }), state]),
   )
-  return new MeterBook((key) => stored.get(keyOf(key)))
+  return new MeterBook((key) => stored.get(meterName(key)))
 }
 
 const KEYS = 'unnest($1::text[], $2::text[], $3::text[])'

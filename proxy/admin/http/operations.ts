@@ -14,8 +14,8 @@ import {
   listAllLimits,
   overrideLimit,
   removeLimit,
-  showLimitUsage,
 } from '../limits/limits.ts'
+import { showLimitUsage } from '../limits/usage.ts'
 import { bindPrincipal, getBinding, listBindings, revokeBinding } from '../mcp/bindings.ts'
 import * as resources from '../mcp/resources.ts'
 import { approveIntroduction, approveTool, rejectTool } from '../mcp/tools.ts'

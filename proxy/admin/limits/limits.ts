@@ -1,6 +1,5 @@
 import { z } from 'zod'
-import { usageOf } from '../../../db/ledger/meters/meter-book.ts'
-import { type CallLimit, type LimitTerms, meterAt, resetAt } from '../../../db/limits/limit.ts'
+import type { CallLimit, LimitTerms } from '../../../db/limits/limit.ts'
 import {
   deleteLimit,
   findLimit,
@@ -9,7 +8,6 @@ import {
   listLimits,
   MAX_LIMITS,
   newLimitId,
-  readMeters,
   updateLimit,
 } from '../../../db/limits/store.ts'
 import type { JsonObject } from '../../../db/support/json.ts'
@@ -278,46 +276,5 @@ export const removeLimit = emptyOperation({
       detail: limitDetail(id, found.name, termsOf(found), found.override, found.revision),
       statements: deleteLimit(context.database, found),
     })
-  },
-})
-
-const MAX_SHOWN = 100
-
-const meterShape = z.strictObject({
-  principal: z.string().nullable().meta({ description: 'Null: all together.' }),
-  used: z.int().meta({ description: 'With what calls under way hold.' }),
-  spent: z.int(),
-  amount: z.int(),
-})
-
-const usageShape = z.strictObject({
-  span: z.string().meta({ description: 'The beginning of its window; `ever`, `steady` or `now`.' }),
-  resets_at: instant.nullable(),
-  meters: z.array(meterShape),
-})
-
-export type LimitUsage = z.output<typeof usageShape>
-
-export const showLimitUsage = readOperation({
-  name: 'showLimitUsage',
-  summary: 'Shows how much of the limit is used now, by the highest first.',
-  takes: { params: idParams },
-  output: usageShape,
-  reasons: ['not_found'],
-  run: async (context, { params: { id } }, { at }) => {
-    const limit = await limitOf(context, id)
-    const { span, most, refill } = meterAt(limit, at)
-    const meters = await readMeters(context.database, { id, span, most: MAX_SHOWN })
-    const reset = resetAt(limit, at)
-    return {
-      value: {
-        span,
-        resets_at: reset === null ? null : timestamp(reset),
-        meters: meters.map(({ who, ...state }) => {
-          const { used, spent } = usageOf(state, refill)
-          return { principal: who === '' ? null : who, used, spent, amount: most }
-        }),
-      },
-    }
   },
 })

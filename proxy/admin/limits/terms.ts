@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { isCapability } from '../../../db/capabilities.ts'
-import type { LimitScope, LimitTerms } from '../../../db/limits/limit.ts'
+import { isRatePeriod, type LimitScope, type LimitTerms } from '../../../db/limits/limit.ts'
 
 const MAX_PATTERNS = 32
 
@@ -80,7 +80,7 @@ export function termsFault({
   strict,
   amount: most,
 }: LimitTerms): [string, string] | null {
-  const isRate = per === 'second' || per === 'minute'
+  const isRate = isRatePeriod(per)
   if (measure === 'concurrent') {
     if (per !== undefined) return ['per', 'must be left out: concurrent counts calls that are under way']
   } else if (per === undefined) return ['per', 'must say for which time the amount is']

@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { z } from 'zod'
 import type { Database } from '../../../db/database.ts'
 import { type MeterState, NEW_METER, usageOf } from '../../../db/ledger/meters/meter-book.ts'
-import { type CallLimit, type LimitPeriod, meterAt, resetAt } from '../../../db/limits/limit.ts'
+import { type CallLimit, isRatePeriod, meterAt, resetAt } from '../../../db/limits/limit.ts'
 import { type LimitRecord, listLimits, readMeters, readSharedMeters } from '../../../db/limits/store.ts'
 import { principalNames } from '../../../db/principals/subject-keys.ts'
 import { timestamp } from '../../../db/support/statement.ts'
@@ -12,16 +12,22 @@ import { limitOf, limitShape, limitView } from './limits.ts'
 
 const MAX_SHOWN = 100
 
-/** `principal`: as the ledger names it; null: all together. `used`: with what calls under way hold. */
+const meterMembers = {
+  principal: z.string().nullable().meta({ description: 'Null: all together.' }),
+  used: z.int().meta({ description: 'With what calls under way hold.' }),
+  spent: z.int(),
+  amount: z.int(),
+}
+const meterShape = z.strictObject(meterMembers)
+
 const namedMeterShape = z.strictObject({
-  principal: z.string().nullable(),
-  ...{ used: z.int(), spent: z.int(), amount: z.int() },
+  ...meterMembers,
   ...{ principal_type: z.string().nullable(), principal_name: z.string().nullable() },
 })
 
 export type NamedMeter = OperationResult<z.output<typeof namedMeterShape>>['value']
 
-type MeterView = Pick<NamedMeter, 'principal' | 'used' | 'spent' | 'amount'>
+type MeterView = z.output<typeof meterShape>
 
 interface OwnedMeter extends MeterState {
   readonly who: string
@@ -184,7 +190,8 @@ export const listNearLimits = readOperation({
   output: z.strictObject({ limits: z.array(usageShape) }),
   run: async ({ database }, _, { at }) => {
     const all = await listLimits(database)
-    const windows = all.filter((limit) => !limit.each && limit.per !== undefined && !isRate(limit.per))
+    // A steady rate is near its amount for a moment, as calls under way are.
+    const windows = all.filter(({ each, per }) => !each && per !== undefined && !isRatePeriod(per))
     const read = await readShared(database, windows, at)
     const near = read.filter(({ meters }) =>
       meters?.some(({ used, amount }) => amount > 0 && used > NEAR * amount),
@@ -193,5 +200,24 @@ export const listNearLimits = readOperation({
   },
 })
 
-/** A steady rate is near its amount for a moment, as calls under way are. */
-const isRate = (per: LimitPeriod): boolean => per === 'second' || per === 'minute'
+const limitUsageShape = z.strictObject({
+  span: z.string().meta({ description: 'The beginning of its window; `ever`, `steady` or `now`.' }),
+  resets_at: instant.nullable(),
+  meters: z.array(meterShape),
+})
+
+export type LimitUsage = z.output<typeof limitUsageShape>
+
+export const showLimitUsage = readOperation({
+  name: 'showLimitUsage',
+  summary: 'Shows how much of the limit is used now, by the highest first.',
+  takes: { params: idParams },
+  output: limitUsageShape,
+  reasons: ['not_found'],
+  run: async (context, { params: { id } }, { at }) => {
+    const limit = await limitOf(context, id)
+    const { span } = meterAt(limit, at)
+    const meters = meterViews(limit, await readMeters(context.database, { id, span, most: MAX_SHOWN }), at)
+    return { value: { span, resets_at: resetText(limit, at), meters } }
+  },
+})

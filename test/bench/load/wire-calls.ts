@@ -75,7 +75,7 @@ function messageOf({ role, content, tool_call_id: id, tool_calls: calls = [] }: 
 const event = (type: string, members: object = {}): string =>
   `event: ${type}\ndata: ${JSON.stringify({ type, ...members })}\n\n`
 
-/** As many events as a burst of a chat has: an answer of the Messages API. */
+/** The events of an answer of the Messages API: as many as a burst of a chat has. */
 const MESSAGES_EVENTS: readonly string[] = [
   event('message_start', {
     message: {

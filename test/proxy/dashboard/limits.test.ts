@@ -11,7 +11,7 @@ import { operatorNamed } from '../../support/operators.ts'
 t.setTimeout(120_000)
 
 const PAGE = '/proxy/limits'
-/** What the selects of the form say if nobody touches them. */
+/** The values of the selects of the form if nobody touches them. */
 const CHOSEN = { measure: 'cost', per: 'month', on: 'refuse' }
 
 const textOf = async (jar: Jar, path: string): Promise<string> => (await jar.ask('GET', path)).text

@@ -18,7 +18,7 @@ export function productionModules(): readonly string[] {
     .map(([path]) => path)
 }
 
-/** What pages load, and what calls cost: the compiler does not copy it. */
+/** The files that pages load, and the table of prices: the compiler does not copy them. */
 const UNCOMPILED = ['proxy/dashboard/frame/assets', 'plugins/prices/table.json']
 
 /** Compiles the package into `dist`, as `make build` does. */

@@ -69,7 +69,7 @@ for (const [what, text] of [
     t.end()
   })
 
-/** What a reader gets of a stream that somebody has looked at before. */
+/** The bytes that a reader gets of a stream that somebody has looked at before. */
 async function readOf(body: Readable): Promise<string> {
   const pieces: Buffer[] = []
   for await (const piece of body) if (Buffer.isBuffer(piece)) pieces.push(piece)

@@ -75,7 +75,7 @@ await t.test('§ each kind of item that the SDK can send says where its content 
   t.end()
 })
 
-/** What the translation calls state at a provider, and is no id. */
+/** The members that the translation calls state at a provider, and that are no ids. */
 const NO_IDS = ['background', 'compaction', 'compaction_trigger', 'fallback_credit_token', 'thread']
 
 await t.test('what is state at a provider to the translation is so to calls that pass', (t) => {

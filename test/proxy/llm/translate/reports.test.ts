@@ -343,7 +343,7 @@ const chunk = (delta: object, finished: string | null = null): string =>
 const ofResponses = (type: string, members: object): string =>
   `event: ${type}\ndata: ${JSON.stringify({ type, ...members })}\n\n`
 
-/** What was said of an answer elsewhere; and the answer, its wire, and what is said of it here. */
+/** The report of an answer elsewhere; and the answer, its wire, and what is said of it here. */
 const ANSWERS: readonly (readonly [
   lost: string,
   wire: 'chat' | 'responses',
