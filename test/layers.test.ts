@@ -66,6 +66,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
 const LEAVES = [
   ...['settings', 'networks', 'names', 'version', 'data-directory'].map((name) => `boot/${name}.ts`),
   'visible.ts',
+  'client-settings.ts',
 ]
 
 await t.test(
@@ -100,6 +101,22 @@ await t.test(
     }
   },
 )
+
+const CLIENT_ENTRIES = ['client/index.ts', 'client/client.ts', 'client/cli.ts', 'register.ts'].map(
+  (name) => `scripts/${name}`,
+)
+
+await t.test('the package for clients needs undici, and no other package', async (t) => {
+  const [files, packages] = [new Set(CLIENT_ENTRIES), new Set<string>()]
+  for (const file of files) {
+    const text = await readFile(join(ROOT, file), 'utf8')
+    for (const [, name = ''] of text.matchAll(/^(?!import type).*(?:\bfrom |\bimport\()'([\w@#./:-]+)'/gm)) {
+      if (name.startsWith('.')) files.add(join(dirname(file), name))
+      else if (!/^node:|^#/.test(name)) packages.add(name)
+    }
+  }
+  t.same([...packages], ['undici'], 'it is installed where nothing else is')
+})
 
 type RoomImports = Readonly<Record<string, readonly string[]>>
 
@@ -172,7 +189,15 @@ const DASHBOARD_MAY_IMPORT: RoomImports = {
   attention: ['admin', 'dashboard/activity', 'dashboard/frame', 'dashboard/limits', 'visible.ts'],
   capabilities: ['admin', 'dashboard/frame', 'http'],
   costs: ['admin', 'dashboard/frame', 'visible.ts'],
-  frame: ['admin', 'dashboard/activity', 'dashboard/rehearsed', 'dashboard/settings', 'http', 'operators'],
+  frame: [
+    'admin',
+    'client-settings.ts',
+    'dashboard/activity',
+    'dashboard/rehearsed',
+    'dashboard/settings',
+    'http',
+    'operators',
+  ],
   limits: ['admin', 'dashboard/activity', 'dashboard/frame', 'dashboard/rehearsed'],
   pki: ['admin', 'dashboard/frame', 'dashboard/rehearsed'],
   principals: ['admin', 'dashboard/activity', 'dashboard/frame', 'dashboard/rehearsed', 'http', 'operators'],

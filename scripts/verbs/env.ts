@@ -5,7 +5,7 @@ import {
   OPENAI_ELSEWHERE,
   openaiVariables,
   STAY_LOCAL,
-} from '../../proxy/dashboard/frame/snippets.ts'
+} from '../../proxy/client-settings.ts'
 import { claudeCodeSection, codexSection } from '../client/agent-lines.ts'
 import { gatewayIn } from '../client/identity/identity.ts'
 import { type ReachedModel, reachedModel } from '../client/model-reach.ts'
