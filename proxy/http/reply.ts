@@ -25,6 +25,11 @@ export interface StreamedBody {
    * ended soundly. Absent: it is whole if the source has ended so.
    */
   readonly isWhole?: (ended: boolean) => boolean
+  /**
+   * True: the bytes that are written are not the source's, so its client cannot judge how that ended. One that is
+   * not whole is cut, even if its source has ended soundly. Absent: it ends as its source does.
+   */
+  readonly isRewritten?: boolean
   /** The dialect's own error event, sent before the connection is destroyed. Absent or empty: none. */
   readonly brokenOff?: () => string
 }

@@ -197,7 +197,9 @@ class ReplyStream {
       return
     }
     this.#writeRest()
-    this.#end(this.#body.isWhole?.(true) === false ? 'upstream_broken' : 'complete')
+    const isWhole = this.#body.isWhole?.(true) !== false
+    if (isWhole || !this.#body.isRewritten) this.#end(isWhole ? 'complete' : 'upstream_broken')
+    else this.#cut('upstream_broken')
   }
 
   /** Ends the answer as its source has, and never as one that was cut. */
@@ -234,8 +236,8 @@ class ReplyStream {
     const event = this.#body.brokenOff?.() ?? ''
     this.#close(reason)
     this.#body.source.destroy()
-    if (event === '') this.#res.destroy()
-    else this.#res.write(event, () => this.#res.destroy())
+    // Also without an event: what was written just now is yet to be sent.
+    this.#res.write(event, () => this.#res.destroy())
     // A client that does not read must not keep the connection open by that.
     setTimeout(() => this.#res.destroy(), 1_000).unref()
   }

@@ -98,7 +98,13 @@ async function tellAnswer(
     const screen = new ToldScreen(told.answer, traces, tap)
     return {
       headers: { 'content-type': 'text/event-stream; charset=utf-8', 'x-accel-buffering': 'no' },
-      body: { source: answer.body, screen, isWhole: () => told.answer.isWhole },
+      body: {
+        source: answer.body,
+        screen,
+        isRewritten: true,
+        isWhole: () => told.answer.isWhole,
+        brokenOff: () => told.answer.breakOff(),
+      },
       failure: () => screen.failure(),
     }
   }
@@ -124,12 +130,13 @@ const UNTELLABLE = {
   message: 'The answer of the provider cannot be translated: it is not whole, or not of its API.',
 }
 
-/** Translates a stream as it passes, and ends it if its provider does not. */
+/** Translates a stream as it passes. Ends it if its provider does not, and as soon as it is broken. */
 class ToldScreen implements AnswerScreen {
   readonly #answer: AnswerTranslator
   readonly #screen: SecretScreen | null
   readonly #tap: Pick<AnswerTap, 'observe'>
   #timers: AnswerTimers | null = null
+  #line: ScreenLine | null = null
 
   constructor(answer: AnswerTranslator, traces: SecretTraces, tap: Pick<AnswerTap, 'observe'>) {
     this.#answer = answer
@@ -143,6 +150,7 @@ class ToldScreen implements AnswerScreen {
     if (shown === null) return null
     const told = this.#answer.push(shown)
     if (told.length > 0) this.#timers?.wrote()
+    if (this.#answer.broken !== null) return this.#break(told)
     if (this.#answer.isEnding) this.#timers?.endSoon()
     return told
   }
@@ -156,7 +164,15 @@ class ToldScreen implements AnswerScreen {
       },
     })
     this.#timers = timers
+    this.#line = line
     return () => timers.stop()
+  }
+
+  /** Writes the last that the caller gets, the event of an error, and has the connection cut. */
+  #break(told: Buffer): Buffer {
+    this.#line?.write(told)
+    this.#line?.end()
+    return NOTHING
   }
 
   flush(): Buffer {

@@ -2,6 +2,7 @@ import type { Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import { type RawUpstream, rawUpstream } from '../support/broken-upstream.ts'
 import { PLUGIN_FILES, type TestGateway, testGateway } from '../support/gateway.ts'
+import { begin, event } from '../support/llm/translate.ts'
 import { chatBytes, rawAnswer, rawConnect, requestBytes } from '../support/raw.ts'
 import { eventually, settledCalls } from '../support/settled.ts'
 
@@ -9,6 +10,7 @@ const EVENT = 'data: {"choices":[{"index":0,"delta":{"content":"hello"}}]}\n\n'
 const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`
 const EVENTS = 'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n'
 const BEGUN = EVENTS + chunk(EVENT)
+const HALF = { type: 'text_delta', text: 'half' }
 
 interface Broken {
   readonly gateway: TestGateway
@@ -82,6 +84,52 @@ t.test('T4 F-16 an Anthropic stream and a JSON answer are cut as well', async (t
   t.equal(json.slice(json.indexOf('\r\n\r\n') + 4), '{"choices":[')
   const { ended } = await settledCalls(broken.gateway)
   t.match(ended, [{ status: 'truncated' }, { status: 'truncated' }])
+})
+
+t.test('T4 F-16 a translated stream that is broken is cut behind its error event', async (t) => {
+  const { gateway, upstream } = await brokenGateway(t)
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  const half = begin() + event('content_block_start', { index: 0, content_block: { type: 'text', text: '' } })
+  const begun = EVENTS + chunk(half + event('content_block_delta', { index: 0, delta: HALF }))
+  const created = `data: {"type":"response.created","response":{"id":"r"}}\n\n`
+  const responses = EVENTS + chunk(created)
+  const fault = chunk(event('error', { error: { type: 'overloaded_error', message: 'busy' } }))
+  const asked = { stream: true, max_tokens: 9 }
+  const chat = chatBytes('claude-test', [], asked)
+  const user = { role: 'user', content: 'hi' }
+  const posted = (path: string, body: object): string =>
+    requestBytes('POST', path, [], JSON.stringify({ stream: true, ...body }))
+  const input = posted('/v1/responses', { model: 'claude-test', input: 'hi' })
+  const message = posted('/v1/messages', { ...asked, model: 'gpt-test', messages: [user] })
+  const last = '0\r\n\r\n'
+  const cuts: readonly (readonly [string, string, string, (socket: Socket) => void])[] = [
+    ['an end in order', chat, 'data: {"error"', say(begun + last)],
+    ['an end in order', input, 'event: response.failed', say(begun + last)],
+    ['an end in order', message, 'event: error', say(responses + last)],
+    ['a reset', chat, 'data: {"error"', say(begun, reset)],
+    ['an early FIN', input, 'event: response.failed', say(begun, (socket) => socket.end())],
+    ['an error, and silence', chat, 'data: {"error"', say(begun + fault)],
+    ['an error, and an end in order', input, 'event: response.failed', say(begun + fault + last)],
+    ['an event that is no JSON', message, 'event: error', say(responses + chunk('data: {\n\n'))],
+  ]
+  for (const [name, request, wanted, misbehave] of cuts) {
+    upstream.onRequest = misbehave
+    const received = await rawAnswer(t, gateway, bot, request)
+    t.match(received, /^HTTP\/1\.1 200 /, name)
+    t.equal(received.split(wanted).length, 2, `${name}: one error event`)
+    t.notMatch(received, /\r\n0\r\n|\[DONE\]|message_stop|response\.completed/, `${name}: no end`)
+  }
+  upstream.onRequest = say(begun)
+  const connection = await rawConnect(t, gateway, bot)
+  connection.send(chat)
+  await connection.until('half')
+  await gateway.close(0)
+  t.match(await connection.closed, /half.*data: \{"error".*\n\n\r\n$/s, 'nor if the gateway stops')
+  const ended = (await gateway.rows()).filter(({ detail }) => detail.ending !== undefined)
+  t.equal(ended.length, cuts.length + 1)
+  for (const row of ended.slice(0, -1))
+    t.match(row, { status: 'truncated', detail: { ending: 'upstream_broken', reason: 'provider_failed' } })
+  t.match(ended.at(-1), { status: 'truncated', detail: { ending: 'drained', reason: undefined } })
 })
 
 t.test('F-17 usage that no ledger can hold still leaves exactly one outcome', async (t) => {

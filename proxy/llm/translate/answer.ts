@@ -93,6 +93,11 @@ export class AnswerTranslator {
     return this.#isOver ? NOTHING : this.#guarded(() => this.#write(this.#reader.end()))
   }
 
+  /** Returns the event of an answer that is cut off, for which its provider may not be to blame; empty: it is over. */
+  breakOff(): string {
+    return this.#isOver ? '' : this.#writer.add({ kind: 'broken', why: 'the answer was cut off' })
+  }
+
   /** Translates a whole answer; null: it cannot be. */
   document(body: Buffer): Buffer | null {
     this.#guarded(() => this.#write(this.#reader.document(body.toString())))
