@@ -26,6 +26,7 @@ import { auditSegmentIndex } from './migrations/0102_audit_segment_index.ts'
 import { providerStates } from './migrations/0105_provider_states.ts'
 import * as spendCounts from './migrations/0106_spend_counts.ts'
 import * as limits from './migrations/0107_limits.ts'
+import { limitMeterSpans } from './migrations/0110_limit_meter_spans.ts'
 import type { DatabaseSchema } from './schema.ts'
 import { messageOf } from './support/error-message.ts'
 
@@ -36,7 +37,7 @@ export const sortedMigrations = (migrations: NamedMigrations): NamedMigrations =
 
 /**
  * The migrations of both engines; steps beyond common SQL are in `db/<engine>/migrations.ts`. The next one is
- * 0110 or later: a name that sorts before one that has run is refused.
+ * 0111 or later: a name that sorts before one that has run is refused.
  */
 export const COMMON_MIGRATIONS: NamedMigrations = {
   '0001_principals': principals,
@@ -65,6 +66,7 @@ export const COMMON_MIGRATIONS: NamedMigrations = {
   '0105_provider_states': providerStates,
   '0107_limits': limits,
   '0106_spend_counts': spendCounts,
+  '0110_limit_meter_spans': limitMeterSpans,
 }
 
 /** The migrations still needed. Throws if the database has run one that we do not know. */

@@ -154,6 +154,7 @@ export const readMeters = (
 /** The time for which the meters of windows are kept that are over. Days. */
 const METER_DAYS = 400
 const DAY_MS = 86_400_000
+/** The meters that one statement forgets: others' writes wait for it. */
 const MAX_PRUNED = 5_000
 
 /** Tells whether there is a meter of a window that was over long ago. `at`: ms since the epoch. */
@@ -163,13 +164,21 @@ export async function hasOldMeters({ kysely }: Pick<Database, 'kysely'>, at: num
 }
 
 /** Forgets some meters of windows that were over long ago. What they counted stays in the rows. */
-export function pruneMeters({ kysely }: Pick<Database, 'kysely'>, at: number): LedgerStatement {
+export function pruneMeters(
+  { kysely }: Pick<Database, 'kysely'>,
+  at: number,
+  most = MAX_PRUNED,
+): LedgerStatement {
   const old = kysely
     .selectFrom('limit_meters')
-    .select('span')
+    .select(['limit_id', 'who', 'span'])
     .where('span', '<', oldest(at))
-    .limit(MAX_PRUNED)
-  const query = kysely.deleteFrom('limit_meters').where('span', 'in', old)
+    .limit(most)
+  const query = kysely
+    .deleteFrom('limit_meters')
+    .where(({ eb, refTuple }) =>
+      eb(refTuple('limit_id', 'who', 'span'), 'in', old.$asTuple('limit_id', 'who', 'span')),
+    )
   return { ...statementOf(query.compile()), beside: 'upkeep' }
 }
 

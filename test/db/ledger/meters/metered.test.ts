@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { sql } from 'kysely'
 import t, { type Test } from 'tap'
 import { openDatabase } from '../../../../db/engine.ts'
 import type { MeterReservation } from '../../../../db/ledger/meters/meter-book.ts'
@@ -112,6 +113,30 @@ t.test('meters of windows that were over long ago are forgotten, and no others',
     'steady',
   ])
   t.equal(await hasOldMeters(database, AT), false)
+  await close()
+})
+
+t.test('so many meters are forgotten at once and no more, however many a window has', async (t) => {
+  const { database, ledger, meters, close } = await opened(t)
+  const old = { ...CALLS, span: '2024-10-01T00:00:00.000Z' }
+  for (const who of ['one', 'two', 'three'])
+    t.equal(await reserve(ledger, `req_${who}`, [{ ...old, who }]), true)
+  const prune = () => ledger.commit({ statements: [pruneMeters(database, AT, 2)], entries: [] })
+  await prune()
+  t.equal((await meters()).length, 1)
+  await prune()
+  t.same(await meters(), [])
+  await close()
+})
+
+t.test('the meters of one span are found by an index, not among all that a limit has', async (t) => {
+  const { database, close } = await opened(t)
+  // PostgreSQL plans by how many rows there are: there it is enough that there is one.
+  const query =
+    ENGINE === 'sqlite'
+      ? sql`explain query plan select spent from limit_meters where limit_id = 'a' and span = 'b'`
+      : sql`select indexname from pg_indexes where tablename = 'limit_meters'`
+  t.match(JSON.stringify((await query.execute(database.kysely)).rows), 'limit_meters_of_span')
   await close()
 })
 
