@@ -2,8 +2,8 @@ import type { MeterRefusal } from '../../db/ledger/meters/meter-book.ts'
 import { type CallLimit, resetAt } from '../../db/limits/limit.ts'
 import type { JsonObject } from '../../db/support/json.ts'
 import { timestamp } from '../../db/support/statement.ts'
-import { usdText } from '../prices/usd.ts'
 import { Refusal } from '../refusal.ts'
+import { amountText } from './amount-text.ts'
 
 /** A caller that waits for calls under way, or for a steady rate, asks again after so long. s. */
 const WAIT_S = 5
@@ -65,7 +65,7 @@ function sentenceOf(
   reset: number | null,
 ): string {
   const name = limit.show ? limit.name : 'A limit'
-  const amount = (count: number) => amountText(limit, count)
+  const amount = (count: number) => amountText(limit.measure, count)
   if (reset !== null)
     return limit.show
       ? `${name} is used up: ${amount(spent)} of ${amount(most)}. It begins again on ${timestamp(reset)}.`
@@ -74,13 +74,6 @@ function sentenceOf(
     return `${name} is reached: as many calls are under way as may be. Wait for one of them to end.`
   if (!limit.show) return 'A limit has no room for this call now.'
   if (took > most - spent)
-    return `This call would hold ${amount(took)} of ${name}; ${amount(Math.max(0, most - used))} are left.`
+    return `This call would hold ${amount(took)} of ${name}, which has ${amount(Math.max(0, most - used))} left.`
   return `${name} has no room until calls under way have ended: ${amount(used)} of ${amount(most)} are held or spent.`
-}
-
-/** The amount of a limit in its own words: `25.00 USD`, `1000 tokens`. */
-function amountText({ measure }: Pick<CallLimit, 'measure'>, amount: number): string {
-  return measure === 'cost'
-    ? usdText(amount)
-    : `${amount} ${measure === 'concurrent' ? 'calls at once' : measure}`
 }

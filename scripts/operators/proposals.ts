@@ -1,3 +1,4 @@
+import { amountText } from '../../plugins/limits/amount-text.ts'
 import type { Rehearsal } from '../../proxy/admin/conditions/rehearsed.ts'
 import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { type AdminSubcommand, subcommandOf } from '../admin/subcommand.ts'
@@ -56,7 +57,7 @@ async function refusedBy(call: AdminCall, { rehearsal }: ProposalView): Promise<
   if (status !== 200) return 'not known'
   const { totals } = body as Pick<Rehearsal, 'totals'>
   const open = totals.undecidable > 0 ? `, ${totals.undecidable} undecided` : ''
-  return `${totals.newly_refused} calls${open}`
+  return `${amountText('calls', totals.newly_refused)}${open}`
 }
 
 const changeText = ({ change: { operation, params, body } }: ProposalView): string =>

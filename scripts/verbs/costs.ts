@@ -1,3 +1,4 @@
+import { amountText } from '../../plugins/limits/amount-text.ts'
 import { usdText } from '../../plugins/prices/usd.ts'
 import type { CostLine, CostReport } from '../../proxy/admin/costs/costs.ts'
 import { type AdminCall, expectStatus } from '../admin/call.ts'
@@ -46,7 +47,9 @@ const show = subcommandOf({
     const heads = [...found.by.map((name) => name.toUpperCase()), 'CALLS', 'IN', 'OUT', 'COST', '']
     say(...alignColumns([heads, ...found.rows.map((row) => lineOf(found, row))]))
     const { calls, microusd } = found.total
-    say(`${found.from} to ${found.to}: ${calls} calls, ${usdText(microusd)}${noteOn(found.total)}`)
+    say(
+      `${found.from} to ${found.to}: ${amountText('calls', calls)}, ${usdText(microusd)}${noteOn(found.total)}`,
+    )
     if (found.rows.length === Number(PAGE)) say('These are the dearest. --csv has all.')
   },
 })
@@ -63,7 +66,7 @@ const noteOn = ({
   unpriced_calls: unpriced,
 }: Pick<CostLine, 'estimated_microusd' | 'unpriced_calls'>): string =>
   (estimated > 0 ? `; ${usdText(estimated)} of it estimated` : '') +
-  (unpriced > 0 ? `; ${unpriced} calls without a price` : '')
+  (unpriced > 0 ? `; ${amountText('calls', unpriced)} without a price` : '')
 
 /** Exits with 1 if a model has no price. */
 const check = subcommandOf({
@@ -78,7 +81,7 @@ const check = subcommandOf({
     else {
       const rows = lines.map((one) => [one.provider ?? '-', one.model ?? '-', String(one.unpriced_calls)])
       say(...alignColumns([['PROVIDER', 'MODEL', 'CALLS'], ...rows]))
-      say(`${calls} calls of the last 30 days have no price: give their models one in 55-prices.yaml`)
+      say(`calls of the last 30 days without a price: ${calls}. Give their models one in 55-prices.yaml`)
     }
     return lines.length === 0 ? 0 : 1
   },

@@ -1,4 +1,5 @@
-import { parseUsd, usdText } from '../../plugins/prices/usd.ts'
+import { amountText } from '../../plugins/limits/amount-text.ts'
+import { parseUsd } from '../../plugins/prices/usd.ts'
 import type { LimitView } from '../../proxy/admin/limits/limits.ts'
 import type { LimitUsage } from '../../proxy/admin/limits/usage.ts'
 import { type AdminCall, expectStatus } from '../admin/call.ts'
@@ -23,11 +24,6 @@ async function limitOf(call: AdminCall, name: string): Promise<LimitView> {
 }
 
 const pathOf = ({ limit_id: id }: LimitView): string => `${LIMITS}/${encodeURIComponent(id)}`
-
-const amountText = (measure: LimitView['measure'], amount: number): string => {
-  if (measure === 'cost') return usdText(amount)
-  return `${amount} ${measure === 'concurrent' ? 'calls at once' : measure}`
-}
 
 const scopeText = ({ for: scope }: LimitView): string =>
   Object.entries(scope)

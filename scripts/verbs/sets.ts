@@ -97,7 +97,7 @@ const apply = subcommandOf({
     const refused = rehearsal?.totals.newly_refused ?? 0
     say(...principals.map(differenceIn))
     say(`${principals.length} of ${found} ${kind} ${isDry ? 'would change' : 'change'}`)
-    if (refused > 0) say(`${refused} calls of the last 30 days would have been refused`)
+    if (refused > 0) say(`calls of the last 30 days that this would have refused: ${refused}`)
     if (isDry || principals.length === 0) return
     expectStatus(await call('POST', path, { ...change, etags }), 200)
     say('done')

@@ -71,7 +71,7 @@ export async function refuseUnrehearsed(
   const rehearsed = await (resolved.takesOnly ? rehearsing.catch(ignoreOverload) : rehearsing)
   if (rehearsed === null || rehearsed.totals.newly_refused === 0) return
   throw new Refusal('rehearsal_required', {
-    message: `This would refuse ${rehearsed.totals.newly_refused} calls that were allowed in the last 30 days. Rehearse the change, and name the rehearsal in If-Rehearsed.`,
+    message: `Of the calls that were allowed in the last 30 days this would refuse ${rehearsed.totals.newly_refused}. Rehearse the change, and name the rehearsal in If-Rehearsed.`,
   })
 }
 

@@ -1,3 +1,4 @@
+import { amountText } from '../../../plugins/limits/amount-text.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { listLimitUsage, type NamedMeter, type NamedUsage } from '../../admin/limits/usage.ts'
 import { perform } from '../../admin/operation/operation.ts'
@@ -18,7 +19,7 @@ import {
   relativeTime,
 } from '../frame/parts.ts'
 import { typedLimit } from './typed.ts'
-import { amountText, type ShownLimit, scopeText, usedBar, usedText } from './words.ts'
+import { type ShownLimit, scopeText, usedBar, usedText } from './words.ts'
 
 const NEEDS = OPERATIONS.limits.create.demands
 /** Lines that the page has: the nearest to their amounts. */

@@ -1,6 +1,7 @@
+import { amountText } from '../../../plugins/limits/amount-text.ts'
 import { usdShort, usdText } from '../../../plugins/prices/usd.ts'
 import type { NamedMeter, NamedUsage } from '../../admin/limits/usage.ts'
-import { countWithNoun, EMPTY_HTML, type HtmlFragment, html } from '../frame/parts.ts'
+import { EMPTY_HTML, type HtmlFragment, html } from '../frame/parts.ts'
 
 export type ShownLimit = NamedUsage['limit']
 
@@ -22,14 +23,6 @@ export function scopeText({ for: scope, each }: ShownLimit): HtmlFragment {
   const isAll = Object.keys(scope).length === 0
   return html`${isAll ? 'every call' : 'calls'}${callersText(scope)}${models !== undefined && html` to ${patternList(models)}`}${tools !== undefined && html` of the tools ${patternList(tools)}`}${each && ', each principal by itself'}`
 }
-
-const UNITS = { tokens: 'token', calls: 'call', concurrent: 'call' } as const
-
-/** An amount with its unit: `25.00 USD`, `1,000 tokens`, `10 calls at once`. */
-export const amountText = (measure: ShownLimit['measure'], amount: number): string =>
-  measure === 'cost'
-    ? usdText(amount)
-    : `${countWithNoun(amount, UNITS[measure])}${measure === 'concurrent' ? ' at once' : ''}`
 
 const WINDOWS = {
   hour: ' this hour',

@@ -137,7 +137,10 @@ t.test(
     t.equal((await chat(gateway, bot, { ...CHAT, max_tokens: 100 })).status, 200)
     const large = await chat(gateway, bot, { ...CHAT, max_tokens: 1_000 })
     t.equal(large.status, 429)
-    t.match(large.json.message, /^This call would hold 1\d\d\d tokens of strict; /)
+    t.match(
+      large.json.message,
+      /^This call would hold 1,\d\d\d tokens of strict, which has \d+ tokens left\.$/,
+    )
   },
 )
 
@@ -203,7 +206,10 @@ t.test('a budget of money is charged what calls cost, and a model without a pric
   }
   const refused = await chat(gateway, bot, body)
   t.equal(refused.status, 429)
-  t.match(refused.json.message, /^This call would hold 0\.00\d+ USD of money; 0\.0015\d* USD are left\.$/)
+  t.match(
+    refused.json.message,
+    /^This call would hold 0\.00\d+ USD of money, which has 0\.0015\d* USD left\.$/,
+  )
   const unpriced = await chat(gateway, bot, { ...CHAT, model: 'gpt-5' })
   t.match([unpriced.status, unpriced.json.reason], [400, 'limit_unpriced'])
   const [decision] = (await gateway.rows()).filter(({ status }) => status === 'allowed')

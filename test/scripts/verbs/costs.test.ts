@@ -66,7 +66,7 @@ t.test('prices check reads all pages, names what has no price, and exits with 1'
   const { code, out, asked } = await ran('prices', ['check'], pages)
   t.equal(code, 1)
   t.equal(asked.length, 2)
-  t.match(out, /openai +odd +7\n7 calls of the last 30 days have no price/)
+  t.match(out, /openai +odd +7\ncalls of the last 30 days without a price: 7\./)
   t.notMatch(out, 'gpt')
   const well = await ran('prices', ['check'], () => ({ rows: [], next_cursor: null }))
   t.match(well, { code: 0, out: 'every call of the last 30 days has a price\n' })

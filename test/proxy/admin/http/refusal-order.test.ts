@@ -115,7 +115,7 @@ await t.test('a rehearsal that was not asked for refuses before what is expected
   const named = { 'if-rehearsed': json.id }
   const none = { capabilities: [] }
   await ladder(t, [
-    ['428 rehearsal_required', () => alice('PATCH', path, none, stale), /refuse 1 calls/],
+    ['428 rehearsal_required', () => alice('PATCH', path, none, stale), /would refuse 1\./],
     ['409 expectation_broken', () => alice('PATCH', path, none, { ...stale, ...named })],
     [
       '412 precondition_failed',
