@@ -1446,6 +1446,12 @@ def check_cost(detail, prices):
     need(not free or "tokens" not in detail or refused, "says that counted tokens were free, and by which rates not")
     known = {"estimated", "tried", "unpriced"} & set(said)
     need(said["priced"] != "stated" or not known, "says a cost that is stated, and is not")
+    if said["priced"] == "reserved":
+        limits = detail["limits"] if isinstance(detail.get("limits"), list) else []
+        charged = [one.get("charged") for one in limits if isinstance(one, dict)]
+        died = detail.get("reason") == "crash"
+        need(died and said["microusd"] in charged, "says a cost that was held, and no limit was charged it")
+        return
     words = {name: detail[name] for name in FACTORS if name in detail}
     others = detail["further"] if isinstance(detail.get("further"), list) else []
     billed = [(said["price"], detail, said.get("estimated"))]

@@ -103,7 +103,18 @@ export function decisionEntry(
 const reservedLimits = (limits: CallLimits | undefined): JsonObject =>
   !limits || limits.claims.length === 0
     ? {}
-    : { limits: limits.claims.map(({ limit, reservation }) => reservedDetail(reservation, limit.revision)) }
+    : {
+        limits: limits.claims.map(({ limit, reservation }) => reservedDetail(reservation, limit.revision)),
+        ...heldCost(limits.claims),
+      }
+
+/** The cost that a call holds, for the outcome that is written for it if this process dies. Micro-USD. */
+function heldCost(claims: CallLimits['claims']): JsonObject {
+  const costs = claims.flatMap(({ limit, reservation }) =>
+    limit.measure === 'cost' ? [reservation.took] : [],
+  )
+  return costs.length === 0 ? {} : { held_microusd: Math.max(...costs) }
+}
 
 /** The members of a row that say whose call it is; its outcome has the same ones. */
 export function callIdentity(

@@ -26,12 +26,19 @@ export function costFault(detail: UnknownRecord, find: FindRates): string | null
     return 'says that counted tokens were free, and by which rates not'
   if (cost.priced === 'stated' && (cost.estimated || cost.tried || cost.unpriced))
     return 'says a cost that is stated, and is not'
+  if (cost.priced === 'reserved')
+    return detail.reason === 'crash' && isCharged(detail.limits, cost.microusd)
+      ? null
+      : 'says a cost that was held, and no limit was charged it'
   const again = costOfOutcome(detail, cost, find)
   if (!again) return 'names rates that no row before it states'
   return again.microusd === cost.microusd
     ? null
     : `says a cost of ${cost.microusd}, but its counts and rates make ${again.microusd}`
 }
+
+const isCharged = (limits: unknown, microusd: number): boolean =>
+  Array.isArray(limits) && limits.some((one: unknown) => isObject(one) && one.charged === microusd)
 
 const isPriceId = (value: unknown): boolean =>
   value === null || (typeof value === 'string' && /^[0-9a-f]{16}$/.test(value))

@@ -2,11 +2,12 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { AuthorityChanges } from '../../authority-moves.ts'
 import type { Database } from '../../database.ts'
 import { messageOf } from '../../support/error-message.ts'
+import type { JsonObject } from '../../support/json.ts'
 import { portionsOf } from '../../support/pages.ts'
 import { settledDetail } from '../meters/detail.ts'
 import { heldByDecision } from '../meters/held.ts'
 import { draftOf, placesIn, type RowDraft, type RowOrigin } from './draft.ts'
-import { type LedgerEntry, LedgerError, type LedgerUnit, LimitReached, type SealedRow } from './entry.ts'
+import { LedgerError, type LedgerUnit, LimitReached, type SealedRow } from './entry.ts'
 import type { LedgerWork, LedgerWriter, OpenDecision, UnfinishedDecisions, WorkResult } from './writer.ts'
 
 /** Hears what became of a unit: the places of its rows, or why nothing of it was stored. */
@@ -344,16 +345,22 @@ export function recoveryUnits(
   at: number,
   configDigest: string,
 ): readonly LedgerUnit[] {
-  const unitOf = (some: readonly OpenDecision[]): LedgerUnit => ({
-    settlements: some.flatMap(heldByDecision),
-    entries: some.map((decision) => unknownOutcome(decision, at, configDigest)),
-  })
+  const unitOf = (some: readonly OpenDecision[]): LedgerUnit => {
+    const held = some.map((decision) => [decision, heldByDecision(decision)] as const)
+    return {
+      settlements: held.flatMap(([, { settlements }]) => settlements),
+      entries: held.map(([decision, use]) => ({
+        ...decision,
+        ...{ at, status: 'unknown', detail: unknownDetail(use), config_digest: configDigest },
+      })),
+    }
+  }
   const [first = [], ...more] = portionsOf(decisions, MAX_BATCH)
   return [{ statements, ...unitOf(first) }, ...more.map(unitOf)]
 }
 
-function unknownOutcome(decision: OpenDecision, at: number, configDigest: string): LedgerEntry {
-  const limits = heldByDecision(decision).map(settledDetail)
-  const detail = { reason: 'crash', ...(limits.length > 0 && { limits }) }
-  return { ...decision, at, status: 'unknown', detail, config_digest: configDigest }
-}
+const unknownDetail = ({ settlements, microusd }: ReturnType<typeof heldByDecision>): JsonObject => ({
+  reason: 'crash',
+  ...(settlements.length > 0 && { limits: settlements.map(settledDetail) }),
+  ...(microusd !== null && { cost: { microusd, price: null, priced: 'reserved' } }),
+})

@@ -2,6 +2,7 @@ import { reservedDetail, settledDetail } from '../../../db/ledger/meters/detail.
 import type { MeterReservation, MeterSettlement } from '../../../db/ledger/meters/meter-book.ts'
 import { LimitReached } from '../../../db/ledger/record/entry.ts'
 import type { Ledger } from '../../../db/ledger/record/ledger.ts'
+import type { JsonObject } from '../../../db/support/json.ts'
 import { entry } from './scratch-ledger.ts'
 
 type Committing = Pick<Ledger, 'commit'>
@@ -11,8 +12,9 @@ export async function reserve(
   ledger: Committing,
   id: string,
   reservations: readonly MeterReservation[],
+  more: JsonObject = {},
 ): Promise<boolean> {
-  const detail = { limits: reservations.map((wish) => reservedDetail(wish, 1)) }
+  const detail = { ...more, limits: reservations.map((wish) => reservedDetail(wish, 1)) }
   return ledger.commit({ reservations, entries: [entry({ request_id: id, detail })] }).then(
     () => true,
     (error: unknown) => {

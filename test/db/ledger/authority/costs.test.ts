@@ -199,6 +199,15 @@ await t.test('a cost follows from its row and the rates, or is found', async (t)
   t.match(costFault({ cost: 7 }, find), /not formed/)
 })
 
+await t.test('a cost that was held is what a limit was charged for a call whose process died', (t) => {
+  const cost = { microusd: 7, price: null, priced: 'reserved' }
+  const died = { reason: 'crash', limits: [{ charged: 1 }, { charged: 7 }], cost }
+  t.equal(costFault(died, find), null)
+  for (const odd of [{ limits: [{ charged: 8 }] }, { limits: undefined }, { reason: undefined }])
+    t.match(costFault({ ...died, ...odd }, find), /no limit was charged it/)
+  t.end()
+})
+
 await t.test('rates are named by what they are: other rates are other prices', async (t) => {
   t.same(statedPriceIn({ price: ID, rates: RATES }), { price: ID, rates: RATES })
   const dearer = { ...RATES, tokens: { ...RATES.tokens, input: 5_000_001 } }

@@ -143,7 +143,7 @@ t.test('the meters of one span are found by an index, not among all that a limit
 t.test('calls that a dead process left open are charged what they held, once', async (t) => {
   const first = await opened(t)
   const each = { ...CALLS, limit: 'lim_each', who: 'acme::bot', took: 3, most: 100 }
-  t.equal(await reserve(first.ledger, 'req_open', [each, AT_ONCE]), true)
+  t.equal(await reserve(first.ledger, 'req_open', [each, AT_ONCE], { held_microusd: 3 }), true)
   t.equal(await reserve(first.ledger, 'req_ended', [each]), true)
   await settle(first.ledger, 'req_ended', [{ ...each, charged: 2 }])
   await first.close()
@@ -156,6 +156,14 @@ t.test('calls that a dead process left open are charged what they held, once', a
       { limit_id: 'lim_at_once', n: 2, reserved: 0, spent: 0 },
       { limit_id: 'lim_each', n: 4, reserved: 0, spent: 5 },
     ])
+    const unknown = (await next.rows()).filter(({ status }) => status === 'unknown')
+    const cost = { microusd: 3, price: null, priced: 'reserved' }
+    t.match(
+      unknown.map(({ detail }) => JSON.parse(detail)),
+      [{ reason: 'crash', cost, limits: [{ charged: 3 }, { charged: 0 }] }],
+    )
+    const counted = await next.database.rowCounts.portion(0, 1_000)
+    t.match(counted.spends, [{ microusd: 3, calls: 1, estimated_microusd: 3, unpriced_calls: 0 }])
     await next.close()
   }
 })
