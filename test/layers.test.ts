@@ -105,17 +105,47 @@ await t.test(
 const CLIENT_ENTRIES = ['client/index.ts', 'client/client.ts', 'client/cli.ts', 'register.ts'].map(
   (name) => `scripts/${name}`,
 )
+/** Each import that is more than a type. */
+const ANY_IMPORT = /^(?!import type).*(?:\bfrom |\bimport\()'([\w@#./:-]+)'/gm
+/** Those of them that are done before anything else. */
+const FIRST_IMPORT = /^(?!import type|export type).*\bfrom '([\w@#./:-]+)'/gm
 
-await t.test('the package for clients needs undici, and no other package', async (t) => {
-  const [files, packages] = [new Set(CLIENT_ENTRIES), new Set<string>()]
+/** Lists the npm packages that files load, with all that they import. */
+async function packagesOf(entries: readonly string[], pattern: RegExp): Promise<ReadonlySet<string>> {
+  const [files, packages] = [new Set(entries), new Set<string>()]
   for (const file of files) {
     const text = await readFile(join(ROOT, file), 'utf8')
-    for (const [, name = ''] of text.matchAll(/^(?!import type).*(?:\bfrom |\bimport\()'([\w@#./:-]+)'/gm)) {
+    for (const [, name = ''] of text.matchAll(pattern)) {
       if (name.startsWith('.')) files.add(join(dirname(file), name))
       else if (!/^node:|^#/.test(name)) packages.add(name)
     }
   }
+  return packages
+}
+
+await t.test('the package for clients needs undici, and no other package', async (t) => {
+  const packages = await packagesOf(CLIENT_ENTRIES, ANY_IMPORT)
   t.same([...packages], ['undici'], 'it is installed where nothing else is')
+})
+
+/** The verbs that load more at once: they read operators' files, a database or a pack, or speak to a gateway by TLS. */
+const LOADING_VERBS = [
+  ...['check-config', 'connect', 'copy-database', 'enroll', 'env', 'export-audit', 'migrate', 'receipt'],
+  ...['renew', 'rotate-passphrase', 'translate', 'verify', 'witness'],
+]
+
+await t.test('a verb that asks the gateway of its machine loads no more than that needs', async (t) => {
+  const names = await readdir(join(ROOT, 'scripts/verbs'))
+  const asking = names.filter((name) => !LOADING_VERBS.includes(name.slice(0, -'.ts'.length)))
+  t.equal(asking.length, names.length - LOADING_VERBS.length)
+  for (const name of asking) {
+    const packages = await packagesOf([`scripts/verbs/${name}`], FIRST_IMPORT)
+    t.same(
+      [...packages].filter((one) => one !== 'ipaddr.js'),
+      [],
+      `${name}: a validator and a client of HTTP are two thirds of its start`,
+    )
+  }
 })
 
 type RoomImports = Readonly<Record<string, readonly string[]>>

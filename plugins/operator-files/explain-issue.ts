@@ -1,4 +1,5 @@
-import { z } from 'zod'
+// Types alone: whoever only quotes a value, as a verb of the command line does, loads no validator.
+import type { z } from 'zod'
 import type { FileFault } from './config-error.ts'
 import { nearestName } from './nearest-name.ts'
 import type { OperatorYaml, YamlPath } from './yaml.ts'
@@ -102,7 +103,10 @@ type PublishedSchema = z.core.JSONSchema.BaseSchema
 
 // Read off the published JSON Schema, so that a suggestion never differs from what editors complete.
 function knownKeys(schema: z.ZodType, path: YamlPath): readonly string[] {
-  let at: PublishedSchema | undefined = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' })
+  let at: PublishedSchema | undefined = schema.toJSONSchema({
+    io: 'input',
+    unrepresentable: 'any',
+  })
   for (const step of path) at = typeof step === 'number' ? itemOf(at) : propertyOf(at, String(step))
   const of = at?.anyOf?.filter(isSchema).find(({ properties }) => properties) ?? at
   return Object.keys(of?.properties ?? {})

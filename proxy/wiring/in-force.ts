@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { DPOP_MODES } from '../../plugins/dpop/options.ts'
+import { DPOP_MODES } from '../../plugins/dpop/modes.ts'
 import type { OperatorFile } from '../../plugins/operator-files/files.ts'
 import type { Settings } from '../boot/settings.ts'
 import type { ConfigurationInForce, FileInForce, ModeInForce } from '../dashboard/frame/dashboard.ts'

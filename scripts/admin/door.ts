@@ -1,6 +1,5 @@
 import { existsSync } from 'node:fs'
 import { readSettings } from '../../proxy/boot/settings.ts'
-import { withIdentity } from '../client/gateway-request.ts'
 import { readIdentity } from '../client/identity/identity.ts'
 import { GATEWAY_OPTION, type OptionValues, WrongUsage } from '../command.ts'
 import { type AdminCall, adminAnswer } from './call.ts'
@@ -20,6 +19,8 @@ async function withOperator<T>(
 ): Promise<T> {
   if (!existsSync(directory)) throw new WrongUsage(`--as ${directory}: there is no such directory`)
   const identity = readIdentity(directory, url)
+  // Only now: over the control socket no HTTP client has to be loaded.
+  const { withIdentity } = await import('../client/gateway-request.ts')
   const unreachable = (error: unknown): Error =>
     new Error(`${identity.url} cannot be reached as this operator: ${reasonOf(error)}`, { cause: error })
   return withIdentity(identity, (ask) =>

@@ -5,7 +5,7 @@ import { ROTATION_VERBS } from '../admin/ca-rotation.ts'
 import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { DOOR_NOTES } from '../admin/door.ts'
 import { type PrintLines, subcommandOf, verbGroup } from '../admin/subcommand.ts'
-import { certificateRequest } from '../client/renewal/renew.ts'
+import { certificateRequest } from '../client/renewal/certificate-request.ts'
 import { JSON_OPTION } from '../command.ts'
 import { alignColumns, jsonLines } from '../print.ts'
 

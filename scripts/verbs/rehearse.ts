@@ -1,6 +1,5 @@
 import { existsSync } from 'node:fs'
 import type { Rehearsal } from '../../proxy/admin/conditions/rehearsed.ts'
-import { loadConfiguration, namedChecks } from '../../proxy/wiring/configuration.ts'
 import { LAST_OPTION, windowStart } from '../admin/arguments.ts'
 import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { DOOR_NOTES, DOOR_OPTIONS, withAdministration } from '../admin/door.ts'
@@ -82,6 +81,8 @@ async function settingsOf(options: RehearseOptions): Promise<object> {
   if (Object.keys(said).length > 0)
     throw new WrongUsage('--config cannot be combined with --mode, --no-downgrade or --enforce-tools-call')
   if (!existsSync(config)) throw new WrongUsage(`--config ${config}: there is no such directory`)
+  // Only now: without files nothing that reads them has to be loaded.
+  const { loadConfiguration, namedChecks } = await import('../../proxy/wiring/configuration.ts')
   const configuration = await loadConfiguration(config, process.env)
   try {
     return {

@@ -1,6 +1,6 @@
 import { createPrivateKey } from 'node:crypto'
 import t from 'tap'
-import { certificateRequest } from '../../../scripts/client/renewal/renew.ts'
+import { certificateRequest } from '../../../scripts/client/renewal/certificate-request.ts'
 import { corporateCa, trustDomain } from '../../support/foreign.ts'
 import { testGateway } from '../../support/gateway.ts'
 import { signedInBySecret } from '../../support/oidc/jar.ts'

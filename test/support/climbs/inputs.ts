@@ -1,5 +1,5 @@
 import { createPrivateKey } from 'node:crypto'
-import { certificateRequest } from '../../../scripts/client/renewal/renew.ts'
+import { certificateRequest } from '../../../scripts/client/renewal/certificate-request.ts'
 import { proofSigner } from '../dpop.ts'
 import { byCorporateCa, corporateCa } from '../foreign.ts'
 import { legacyWith, tool } from '../mcp/stage.ts'

@@ -10,7 +10,7 @@ import { digestsOf, type StoredAuthority, swapRotation } from '../../../../certs
 import { openDatabase } from '../../../../db/engine.ts'
 import { readSetting, type SettingKey } from '../../../../db/settings.ts'
 import { controlPath } from '../../../../proxy/http/control-socket.ts'
-import { certificateRequest } from '../../../../scripts/client/renewal/renew.ts'
+import { certificateRequest } from '../../../../scripts/client/renewal/certificate-request.ts'
 import { overSocket } from '../../../support/control.ts'
 import { ENGINE } from '../../../support/db/engine.ts'
 import { twoStages } from '../../../support/db/postgres/stages.ts'

@@ -1,7 +1,7 @@
 import { createPrivateKey, generateKeyPairSync, type KeyObject, X509Certificate } from 'node:crypto'
 import { request } from 'node:https'
 import t, { type Test } from 'tap'
-import { certificateRequest } from '../../../../scripts/client/renewal/renew.ts'
+import { certificateRequest } from '../../../../scripts/client/renewal/certificate-request.ts'
 import { odd } from '../../../support/certs/made.ts'
 import { clock } from '../../../support/clients/identity.ts'
 import { nonceOf, type ProofSigner, proofSigner, provenChat } from '../../../support/dpop.ts'
