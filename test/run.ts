@@ -12,6 +12,7 @@ import t from 'tap'
 import { openSqliteDatabase } from '../db/sqlite/database.ts'
 import { ENGINE, MADE_ONCE, MIGRATED_DATABASE, MIGRATED_FILE, migratedDatabase } from './support/db/engine.ts'
 import { isOfPostgres, testFiles } from './support/db/on-both-engines.ts'
+import { COSTS } from './support/in-turn/costs.ts'
 import { keepInMemory } from './support/in-turn/memory.ts'
 import { type BrokenOff, type FileResult, Worker } from './support/in-turn/workers.ts'
 import { ALONE, isLong, isShort, LANE, measures, needsProcess, timeoutOf } from './support/lanes.ts'
@@ -25,6 +26,9 @@ const MEASURING_AT_ONCE = 2
 const LONG_S = 25
 /** The time that a file may take whose tests do not ask for more (`t.setTimeout`). s. */
 const TIMEOUT_S = 120
+
+/** It writes what a file cost that has a process of its own. */
+const WHOLE_COST = join(import.meta.dirname, 'support/in-turn/whole-cost.ts')
 
 const [, , ...asked] = process.argv
 const inLane = asked.length === 0 || asked[0] === '--long'
@@ -145,7 +149,8 @@ function watch(child: ChildProcess): void {
 
 function run(file: string): Promise<unknown> {
   // By that variable tap has its loader in whatever is started.
-  const args = ['-c', 'unset NODE_OPTIONS; exec "$0" "$@"', process.execPath, file]
+  const command = ['-c', 'unset NODE_OPTIONS; exec "$0" "$@"', process.execPath]
+  const args = [...command, ...(process.env[COSTS] ? ['--import', WHOLE_COST] : []), file]
   const options = { env: envOf(file), timeout: timeoutOf(file, TIMEOUT_S * 1_000), buffered: true, at: null }
   const ended = t.spawn('/bin/sh', args, options, file)
   ended.subtest?.once('process', (child: ChildProcess) => {

@@ -4,6 +4,7 @@
 import { registerHooks } from 'node:module'
 import { Writable } from 'node:stream'
 import { pathToFileURL } from 'node:url'
+import { writeCost } from './costs.ts'
 import { runFile } from './domain.ts'
 import { standFor, testOf } from './file-test.ts'
 import type { FileToRun, WorkerReport } from './workers.ts'
@@ -59,6 +60,7 @@ async function run({ file, timeout }: FileToRun): Promise<void> {
   if (!timedOut) until = Number.POSITIVE_INFINITY
   // What it has begun and not awaited fails it, as it would at the end of its process.
   await new Promise((resolve) => setTimeout(resolve, 1))
+  writeCost(file)
   const { subtest } = ended
   if (subtest === null) throw new Error(`${file} was not run`)
   report({
