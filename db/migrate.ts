@@ -27,6 +27,7 @@ import { providerStates } from './migrations/0105_provider_states.ts'
 import * as spendCounts from './migrations/0106_spend_counts.ts'
 import * as limits from './migrations/0107_limits.ts'
 import { limitMeterSpans } from './migrations/0110_limit_meter_spans.ts'
+import { people } from './migrations/0114_people.ts'
 import type { DatabaseSchema } from './schema.ts'
 import { messageOf } from './support/error-message.ts'
 
@@ -67,6 +68,7 @@ export const COMMON_MIGRATIONS: NamedMigrations = {
   '0107_limits': limits,
   '0106_spend_counts': spendCounts,
   '0110_limit_meter_spans': limitMeterSpans,
+  '0114_people': people,
 }
 
 /** The migrations still needed. Throws if the database has run one that we do not know. */

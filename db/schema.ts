@@ -39,6 +39,7 @@ export interface DatabaseSchema {
   readonly limits: LimitTable
   readonly limit_set: LimitSetTable
   readonly limit_meters: LimitMeterTable
+  readonly people_grants: PeopleGrantTable
 }
 
 export type PrincipalType = 'agent' | 'user' | 'workload' | 'operator'
@@ -213,6 +214,41 @@ interface SigningKeyTable {
   readonly retired_at: string | null
 }
 
+/** The least proof that a resource takes: a certificate, a token bound to a key, or a token alone. */
+export type MinProof = 'certificate' | CallGrade
+
+/** The proof of a call without a certificate: a token bound to the client's key, or a token alone. */
+export type CallGrade = 'key' | 'none'
+
+/** A person's permission for a client to call in their name (docs/people.md). */
+interface PeopleGrantTable {
+  readonly id: string
+  /** A user's. */
+  readonly principal_id: string
+  readonly client_host: string
+  /** Lower-case hex. */
+  readonly client_id_sha256: string
+  readonly client_kind: GrantClientKind
+  readonly kind: GrantKind
+  /** Space-separated capabilities; null: all that the user holds. */
+  readonly scope: string | null
+  /** The URL that tokens of it are for. */
+  readonly resource: string
+  readonly bound: CallGrade
+  /** RFC 7638 thumbprint, base64url; null if it is bound to no key. */
+  readonly jkt: string | null
+  /** JSON array (RFC 8176). */
+  readonly amr: string
+  readonly issued_at: string
+  readonly expires_at: string
+}
+
+/** The form of a client's id: the address of its document, an entry of the configuration, sealed metadata. */
+export type GrantClientKind = 'cimd' | 'registered' | 'sealed'
+
+/** The way that a grant was asked for: a code, an ID-JAG, or the code of a device. */
+export type GrantKind = 'code' | 'id_jag' | 'device'
+
 /** The kind of credentials that the gateway shows to an MCP server. */
 export type McpAuthType = 'none' | 'bearer' | 'api_key' | 'mtls'
 
@@ -236,6 +272,9 @@ interface McpResourceTable extends AuthorshipColumns {
   readonly enabled: SqlFlag
   /** JSON object: the name of a tool, and the capability that calling it demands. */
   readonly tool_capabilities: string
+  readonly min_proof: ColumnType<MinProof, MinProof | undefined, MinProof>
+  /** JSON object: the name of a tool, and the least proof that calling it demands. */
+  readonly tool_min_proof: Generated<string>
   /** The ETag: counts changes of the object, reads of the upstream aside. */
   readonly revision: Generated<number>
   readonly created_at: string

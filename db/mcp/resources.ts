@@ -102,7 +102,7 @@ export async function countUnreadableResources({ kysely }: Database): Promise<nu
   return total
 }
 
-export function mcpResourceOf(row: McpResourceRow): McpResource {
+export function mcpResourceOf({ min_proof: _, tool_min_proof: __, ...row }: McpResourceRow): McpResource {
   return {
     ...row,
     enabled: row.enabled === 1,

@@ -34,6 +34,7 @@ import {
   GenerationTracker,
   limitGeneration,
   operatorGeneration,
+  peopleGeneration,
   trustedCasGeneration,
 } from './generation.ts'
 import { LookupCache } from './kept-lookups.ts'
@@ -103,6 +104,7 @@ export const POSTGRES_MIGRATIONS: NamedMigrations = sortedMigrations({
   '0099_audit_states': auditStates('bytea'),
   '0104_trigger_paths': triggerPaths,
   '0107_limits_generation': limitGeneration,
+  '0114_people_generation': peopleGeneration,
 })
 
 export async function openPostgresDatabase(url: string): Promise<Database> {

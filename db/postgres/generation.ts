@@ -43,6 +43,13 @@ export const limitGeneration: Migration = {
   },
 }
 
+/** The same of the grants of people: one that has ended holds for no call after it. */
+export const peopleGeneration: Migration = {
+  async up(db: Kysely<unknown>): Promise<void> {
+    for (const statement of triggerOf('people_grants', [])) await sql.raw(statement).execute(db)
+  },
+}
+
 const PRINCIPAL = [
   ...[
     'principal_ref',

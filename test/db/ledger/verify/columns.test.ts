@@ -176,6 +176,8 @@ const COLUMNS: Readonly<Record<string, TableColumns>> = {
     },
     harmless: {
       ...{ ...TIMES, ...AUTHORS, description: SHOWN, last_error: SHOWN },
+      min_proof: 'nothing acts by it yet',
+      tool_min_proof: 'nothing acts by it yet',
       era: 'which MCP is spoken: a server refuses the other one, and is read again',
       protocol_version: SHOWN,
       last_read_at: 'without it the next reading is trusted as a first one is; its row says what it found',
@@ -298,6 +300,24 @@ const COLUMNS: Readonly<Record<string, TableColumns>> = {
     compared: {},
     harmless: Object.fromEntries(
       ['limit_id', 'who', 'span', 'n', 'reserved', 'spent', 'tat'].map((name) => [name, LESS_HELD]),
+    ),
+  },
+  people_grants: {
+    compared: {},
+    harmless: Object.fromEntries(
+      [
+        ...[
+          'id',
+          'principal_id',
+          'client_host',
+          'client_id_sha256',
+          'client_kind',
+          'kind',
+          'scope',
+          'resource',
+        ],
+        ...['bound', 'jkt', 'amr', 'issued_at', 'expires_at'],
+      ].map((name) => [name, 'nothing acts by it yet']),
     ),
   },
   row_counts_place: { compared: {}, harmless: { id: 'one row', place: 'how far the figures are' } },
