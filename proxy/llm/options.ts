@@ -372,6 +372,8 @@ const provider = z
         replay_reasoning: z.boolean().optional(),
         usage_in_stream: z.boolean().optional(),
         top_k: z.boolean().optional(),
+        stop_word: z.boolean().optional(),
+        named_choice: z.boolean().optional(),
       })
       .default({})
       .describe(

@@ -86,12 +86,15 @@ export async function tellCall(call: ToldCall, to: ToldTarget): Promise<ToldRequ
   const told = Buffer.from(result.body.buffer, result.body.byteOffset, result.body.length)
   await held.reserveAnswerInTurn(told.length)
   const seal = new ReasoningSeal(sealKey)
-  const { isStream, wantsUsage, stopWords } = result
+  const { isStream, wantsUsage, stopWords, toldStopWords } = result
   const names = new ToolNames(result.tools)
   const answer = new AnswerTranslator(
     { from: to.wire, to: from },
     {
-      reading: { seal: (blocks) => seal.seal({ provider: target.provider, wire: to.wire, blocks }) },
+      reading: {
+        seal: (blocks) => seal.seal({ provider: target.provider, wire: to.wire, blocks }),
+        stopWords: toldStopWords,
+      },
       writing: {
         ...{ id: call.id.replace(/^req_/, ''), model: call.model, now: call.at },
         ...{ names, isStream, includeUsage: wantsUsage, showReasoning: target.showReasoning },
@@ -124,6 +127,8 @@ export function targetModel({ provider, model, alias, wire }: ToldTarget): Targe
     replaysReasoning: quirks.replay_reasoning,
     usageInStream: quirks.usage_in_stream,
     takesTopK: quirks.top_k,
+    statesStopWord: quirks.stop_word,
+    takesNamedChoice: quirks.named_choice,
   }
 }
 

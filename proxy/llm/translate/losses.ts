@@ -58,6 +58,7 @@ export const LOSS_NAMES = [
   'truncation',
   'store',
   'thinking_off',
+  'stop_word',
 ] as const
 
 export type LossName = (typeof LOSS_NAMES)[number]

@@ -35,6 +35,7 @@ export type TranslationResult =
       readonly tools: readonly NamedTool[]
       /** The stop words that the target is not told of. */
       readonly stopWords: readonly string[]
+      readonly toldStopWords: readonly string[]
       readonly isStream: boolean
       readonly wantsUsage: boolean
     }
@@ -71,13 +72,15 @@ export function translateRequest({ from, body, sealKey, target }: TranslationInp
   const request = withoutDropped(read, target.drop, notes)
   const told = WRITERS[target.wire](request, target, notes)
   if (notes.faults.length > 0) return { faults: notes.faults }
+  const endsHere = notes.carried.has('stop_words')
   return {
     faults: null,
     body: Buffer.from(exact.write(told)),
     dropped: [...notes.dropped].toSorted(),
     carried: [...notes.carried].toSorted(),
     tools: names.named(),
-    stopWords: notes.carried.has('stop_words') ? request.stopWords : [],
+    stopWords: endsHere ? request.stopWords : [],
+    toldStopWords: endsHere ? [] : request.stopWords,
     isStream: request.stream,
     wantsUsage: request.wantsUsage,
   }

@@ -8,6 +8,8 @@ export interface ServerQuirks {
   readonly replay_reasoning: boolean
   readonly usage_in_stream: boolean
   readonly top_k: boolean
+  readonly stop_word: boolean
+  readonly named_choice: boolean
 }
 
 const OPENAI: ServerQuirks = {
@@ -17,6 +19,8 @@ const OPENAI: ServerQuirks = {
   replay_reasoning: false,
   usage_in_stream: true,
   top_k: false,
+  stop_word: false,
+  named_choice: true,
 }
 
 /** A server that runs models of others. */
@@ -32,9 +36,11 @@ const LOCAL: ServerQuirks = {
 const QUIRKS: Readonly<Record<string, ServerQuirks>> = {
   openai: OPENAI,
   azure: OPENAI,
-  vllm: LOCAL,
-  ollama: { ...LOCAL, reasoning: 'reasoning', top_k: false },
-  llamacpp: LOCAL,
+  vllm: { ...LOCAL, stop_word: true },
+  // It takes no choice of tools at all.
+  ollama: { ...LOCAL, reasoning: 'reasoning', top_k: false, named_choice: false },
+  // It takes an object for `auto`.
+  llamacpp: { ...LOCAL, named_choice: false },
   deepseek: { ...LOCAL, replay_reasoning: true, top_k: false },
   gemini: { ...OPENAI, max_tokens: 'max_tokens' },
   // Older models refuse a system message behind others.

@@ -69,9 +69,15 @@ await t.test(
   async (t) => {
     const gateway = await sharedGateway(t)
     const bot = await gateway.enroll('bot', ['llm.chat'])
+    for (const model of ['gpt-test', 'claude-test']) {
+      const body = { model, input: 'hi', background: true }
+      const { status, json } = await gateway.call(bot, 'POST', '/v1/responses', { body })
+      t.match({ status, json }, { status: 400, json: { member: 'background' } }, 'translated or not')
+    }
     const model = 'gpt-test'
     for (const [path, member] of [
       ['/v1/responses', 'background'],
+      ['/v1/responses/input_tokens', 'background'],
       ['/v1/responses/compact', 'background'],
       ['/v1/chat/completions', 'deferred'],
       ['/v1/llm/chat', 'deferred'],

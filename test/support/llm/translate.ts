@@ -13,6 +13,8 @@ export const OPTIONS: TargetModel = {
   replaysReasoning: false,
   usageInStream: true,
   takesTopK: true,
+  statesStopWord: true,
+  takesNamedChoice: true,
   model: 'claude-opus-5',
   provider: 'anthropic',
   maxOutputTokens: 32_000,
@@ -47,12 +49,15 @@ export function translated(
   const text = typeof body === 'string' ? body : JSON.stringify(body)
   const result = translateRequest({ from, body: Buffer.from(text), sealKey: KEY, target: options })
   if (result.faults) return result.faults
-  const { dropped, carried, tools, isStream, wantsUsage, stopWords } = result
+  const { dropped, carried, tools, isStream, wantsUsage, stopWords, toldStopWords } = result
   const seal = new ReasoningSeal(KEY)
   const answer = new AnswerTranslator(
     { from: options.wire, to: from },
     {
-      reading: { seal: (blocks) => seal.seal({ provider: options.provider, wire: options.wire, blocks }) },
+      reading: {
+        seal: (blocks) => seal.seal({ provider: options.provider, wire: options.wire, blocks }),
+        stopWords: toldStopWords,
+      },
       writing: {
         ...{ id: 'call', model: 'planner', now: 1_700_000_000_000, names: new ToolNames(tools) },
         ...{ isStream, includeUsage: wantsUsage, showReasoning: options.showReasoning },

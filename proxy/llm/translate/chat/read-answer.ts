@@ -44,6 +44,7 @@ export class ChatAnswerReader implements AnswerReader {
   #texts = 0
   #usage: AnswerUsage | null = null
   #finish: AnswerEnd | null = null
+  #stopWord: string | null = null
   #refused = false
   #hasBegun = false
   #isOver = false
@@ -98,7 +99,8 @@ export class ChatAnswerReader implements AnswerReader {
   }
 
   /** Returns the fault of the choice, or null. */
-  #choice({ delta, finish_reason: finish, index, logprobs }: UnknownRecord): string | null {
+  #choice(choice: UnknownRecord): string | null {
+    const { delta, finish_reason: finish, index, logprobs } = choice
     if ((index ?? 0) !== 0) return null
     if (isObject(delta)) {
       const fault = this.#delta(delta, isObject(logprobs) ? readLogprobs(logprobs.content) : [])
@@ -109,7 +111,13 @@ export class ChatAnswerReader implements AnswerReader {
     const reason = typeof finish === 'string' && Object.hasOwn(ENDS, finish) ? ENDS[finish] : undefined
     if (reason === undefined) return 'the answer ended for a reason that cannot be told'
     this.#finish = reason
+    if (reason === 'done') this.#stopWord = this.#stopWordOf(choice)
     return null
+  }
+
+  /** Finds the stop word that ended the answer, which vLLM and SGLang state; null: none, or it is not stated. */
+  #stopWordOf({ stop_reason: stopReason, matched_stop: matched }: UnknownRecord): string | null {
+    return this.#reading.stopWords.find((word) => word === stopReason || word === matched) ?? null
   }
 
   #delta(delta: UnknownRecord, logprobs: readonly TokenLogprob[]): string | null {
@@ -218,10 +226,16 @@ export class ChatAnswerReader implements AnswerReader {
     this.#parts.finish()
     this.#keepExtras()
     this.#isOver = true
-    const isCalling = finish === 'done' && this.#calls.length > 0
-    const reason = isCalling ? 'calls' : finish === 'done' && this.#refused ? 'refusal' : finish
-    this.#out.push({ kind: 'usage', usage: this.#usage ?? {} }, { kind: 'end', reason })
+    this.#out.push({ kind: 'usage', usage: this.#usage ?? {} }, this.#endFor(finish))
     return this.#out.splice(0)
+  }
+
+  #endFor(finish: AnswerEnd): AnswerEvent {
+    if (finish !== 'done') return { kind: 'end', reason: finish }
+    if (this.#calls.length > 0) return { kind: 'end', reason: 'calls' }
+    if (this.#refused) return { kind: 'end', reason: 'refusal' }
+    const stopWord = this.#stopWord
+    return stopWord === null ? { kind: 'end', reason: 'done' } : { kind: 'end', reason: 'stop_word', stopWord }
   }
 
   #broken(why: string): readonly AnswerEvent[] {

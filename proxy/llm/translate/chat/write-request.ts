@@ -15,16 +15,14 @@ export function writeChatRequest(
   target: TargetModel,
   notes: TranslationNotes,
 ): UnknownRecord {
-  const { stopWords, stream, effort, maxTokens } = request
-  // More of them are looked for in the answer.
-  const told = stopWords.length > MAX_STOP_WORDS ? [] : stopWords
-  if (told.length < stopWords.length) notes.carry('stop_words')
+  const { stream, effort, maxTokens } = request
+  const told = stopWordsTold(request, target, notes)
   const schema = request.form && { name: 'answer', schema: request.form, strict: true }
   return {
     model: target.model,
     messages: writeMessages(request, target, notes),
     ...(maxTokens !== null && { [target.maxTokensMember]: maxTokens }),
-    ...writeOpenaiMembers(request, FORMS, notes),
+    ...writeOpenaiMembers(target.takesNamedChoice ? request : withoutNames(request, notes), FORMS, notes),
     ...(told.length > 0 && { stop: told }),
     ...(effort !== null && { reasoning_effort: effort }),
     ...(schema && { response_format: { type: 'json_schema', json_schema: schema } }),
@@ -44,6 +42,33 @@ export function writeChatRequest(
     ),
     ...(stream && { stream, ...(target.usageInStream && { stream_options: { include_usage: true } }) }),
   }
+}
+
+/**
+ * Returns the stop words that the server is told of. Those that it does not take are looked for in the answer, and
+ * those of which it would not say which has come, unless an operator accepts that as a loss.
+ */
+function stopWordsTold(
+  { stopWords }: ModelRequest,
+  { statesStopWord, accepted }: TargetModel,
+  notes: TranslationNotes,
+): readonly string[] {
+  if (stopWords.length === 0) return []
+  const isUnsaid = !statesStopWord && !accepted.has('stop_word')
+  if (stopWords.length > MAX_STOP_WORDS || isUnsaid) {
+    notes.carry('stop_words')
+    return []
+  }
+  if (!statesStopWord) notes.lose('stop_word', 'stop_sequences')
+  return stopWords
+}
+
+/** Offers a tool that must be called as the only one, to a server that does not take its name. */
+function withoutNames(request: ModelRequest, notes: TranslationNotes): ModelRequest {
+  const { choice, tools } = request
+  if (choice?.kind !== 'tool') return request
+  if (tools.length > 1) notes.carry('allowed_tools')
+  return { ...request, choice: { kind: 'any' }, tools: tools.filter(({ name }) => name === choice.name) }
 }
 
 const writeTool = ({ name, description, schema, strict }: ModelRequest['tools'][number]): UnknownRecord => ({

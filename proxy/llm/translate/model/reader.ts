@@ -5,6 +5,8 @@ import type { AnswerEvent } from './answer.ts'
 export interface AnswerMeans {
   /** Seals the target's own reasoning; null: it is too long. */
   readonly seal: (exact: readonly unknown[]) => string | null
+  /** The stop words that the provider was told of. */
+  readonly stopWords: readonly string[]
 }
 
 /** Reads an answer in no wire's words. Each throws RangeError for one that is too long. */

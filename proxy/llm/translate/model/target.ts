@@ -34,4 +34,8 @@ export interface TargetModel {
   readonly usageInStream: boolean
   /** True: the server takes `top_k`. */
   readonly takesTopK: boolean
+  /** True: the server says which stop word has ended its answer. */
+  readonly statesStopWord: boolean
+  /** True: the server takes a choice of one tool by its name. */
+  readonly takesNamedChoice: boolean
 }

@@ -519,6 +519,51 @@ await t.test('§ stop words that the target does not take end the answer here', 
   }
 })
 
+await t.test(
+  '§ a stop word is the end that its caller asked for, by what the server says of it',
+  async (t) => {
+    const asked = { ...ASKED, stop_sequences: ['END', 'x'] }
+    const ended = (more: object, text = 'a'): string =>
+      `data: ${JSON.stringify({ choices: [{ delta: { content: text }, finish_reason: 'stop', ...more }] })}\n\n`
+    const messageOf = async (more: object, target: TargetModel, text?: string) =>
+      read(answered(told('messages', asked, target), ended(more, text)))
+        .stream({ ...asked, model: 'm' } as never)
+        .finalMessage()
+    const atWord = { stop_reason: 'stop_sequence', stop_sequence: 'END' }
+    t.match(await messageOf({ stop_reason: 'END' }, CHAT), atWord, 'vLLM')
+    t.match(await messageOf({ matched_stop: 'END' }, CHAT), atWord, 'SGLang')
+    const done = { stop_reason: 'end_turn', stop_sequence: null }
+    for (const more of [{}, { stop_reason: null }, { stop_reason: 7 }, { stop_reason: 'end_turn' }])
+      t.match(await messageOf(more, CHAT), done, 'a word that nobody asked for is none')
+
+    const silent = { ...CHAT, statesStopWord: false }
+    t.match(told('messages', asked, silent), { carried: ['stop_words'], dropped: [] })
+    t.equal(sentOf(asked, silent).stop, undefined)
+    t.match(
+      await messageOf({}, silent, 'a END b'),
+      { ...atWord, content: [{ text: 'a ' }] },
+      'it is ended here',
+    )
+    const accepting = { ...silent, accepted: new Set(['stop_word'] as const) }
+    t.match(told('messages', asked, accepting), { carried: [], dropped: ['stop_word'] })
+    t.same(sentOf(asked, accepting).stop, ['END', 'x'])
+    t.match(await messageOf({}, accepting), done, 'an operator may do without')
+    t.match(told('messages', ASKED, accepting).dropped, [], 'nothing is lost of a request without any')
+  },
+)
+
+await t.test('§ a server that takes no name of a tool is offered that tool alone', async (t) => {
+  const local = { ...CHAT, takesNamedChoice: false }
+  const tools = ['read', 'write'].map((name) => ({ name, input_schema: {} }))
+  const named = { ...ASKED, tools, tool_choice: { type: 'tool', name: 'write' } }
+  t.match(sentOf(named, local), { tool_choice: 'required', tools: [{ function: { name: 'write' } }] })
+  t.equal((sentOf(named, local).tools as unknown[]).length, 1)
+  t.same(told('messages', named, local).carried, ['allowed_tools'])
+  t.match(sentOf(named, CHAT), { tool_choice: { function: { name: 'write' } }, tools: { length: 2 } })
+  const any = { ...named, tool_choice: { type: 'any' } }
+  t.match(sentOf(any, local), { tool_choice: 'required', tools: { length: 2 } })
+})
+
 await t.test('§ a chat that has said its reason can end, with the usage that has come', async (t) => {
   for (const [rest, tokens] of [
     ['', 0],
