@@ -275,6 +275,7 @@ function limitRoutes({ page, form }: DashboardDoors, d: DashboardContext): reado
     page(one, 'admin.read', limitPage),
     form(`${one}/amount`, limits.change, forms.amount),
     form(`${one}/override`, limits.override, forms.override),
+    form(`${one}/end-override`, limits.endOverride, forms.endOverride),
     form(`${one}/remove`, limits.remove, forms.remove),
   ]
 }

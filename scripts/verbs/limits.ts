@@ -135,22 +135,27 @@ const set = subcommandOf({
 
 const override = subcommandOf({
   takes: 'NAME',
-  about: 'give a limit another amount until an instant',
+  about: 'give a limit another amount until an instant, or end that',
   misuse: ONE_LIMIT,
   options: {
     ...AMOUNT_OPTION,
+    end: { type: 'boolean', default: false, description: 'end the override that there is' },
     until: { type: 'string', value: 'INSTANT', description: 'RFC 3339: 2026-12-24T00:00:00Z' },
     reason: { type: 'string', value: 'TEXT', description: 'why, for the ledger' },
   },
-  check: ({ amount, until, reason }) => {
+  check: ({ amount, until, reason, end }) => {
+    if (end && [amount, until, reason].every((one) => one === undefined)) return null
+    if (end) throw new Error('give --end alone: it ends the override')
     if (amount === undefined || until === undefined || reason === undefined)
       throw new Error('give --amount, --until and --reason')
     return { amount, until, reason }
   },
   run: async ({ call, say, args: [name], checked }) => {
     const limit = await limitOf(call, name)
-    const body = { ...checked, amount: amountIn(limit.measure, checked.amount) }
-    const changed = expectStatus<LimitView>(await call('POST', `${pathOf(limit)}/override`, body), 200)
+    const path = `${pathOf(limit)}/override`
+    const made = checked && { ...checked, amount: amountIn(limit.measure, checked.amount) }
+    const answered = made ? await call('POST', path, made) : await call('DELETE', path)
+    const changed = expectStatus<LimitView>(answered, 200)
     say(`${changed.name}: ${termText(changed)}`)
   },
 })

@@ -10,6 +10,7 @@ import { rotateAuditKey, rotateTokenSigningKey } from '../keys/signing-key.ts'
 import {
   changeLimit,
   createLimit,
+  endLimitOverride,
   getLimit,
   listAllLimits,
   overrideLimit,
@@ -112,6 +113,7 @@ const DIRECT = {
     change: changeLimit,
     remove: removeLimit,
     override: overrideLimit,
+    endOverride: endLimitOverride,
     usage: showLimitUsage,
   },
   mcpResources: {

@@ -132,6 +132,7 @@ function limitRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] {
     route('PATCH', one, write, limits.change),
     route('DELETE', one, read, limits.remove),
     route('POST', `${one}/override`, write, limits.override),
+    route('DELETE', `${one}/override`, read, limits.endOverride),
     route('GET', `${one}/usage`, read, limits.usage),
   ]
 }

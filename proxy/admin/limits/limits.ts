@@ -259,6 +259,30 @@ export const overrideLimit = operation({
   },
 })
 
+/** DELETE /v1/admin/limits/{id}/override: the limit's own amount is in force again. */
+export const endLimitOverride = operation({
+  name: 'endLimitOverride',
+  demands: 'admin.grant',
+  action: 'limit.overridden',
+  summary: 'Ends the override of the limit: its own amount is in force again.',
+  takes: { params: idParams },
+  output: limitShape,
+  conditional: true,
+  revised: true,
+  object: (context, { params: { id } }) => limitOf(context, id),
+  reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
+  run: async (context, { params: { id }, ifMatch }, caller) => {
+    const found = await limitOf(context, id)
+    checkIfMatch(ifMatch, found)
+    if (found.override === null) throw conflict(`The limit ${found.name} has no override.`)
+    const { name: named } = found
+    await store(context, caller, found, {
+      ...{ action: 'limit.overridden', name: named, terms: termsOf(found), override: null },
+    })
+    return answerOf(context, id)
+  },
+})
+
 export const removeLimit = emptyOperation({
   name: 'removeLimit',
   demands: 'admin.grant',

@@ -72,7 +72,7 @@ ${amount(`Amount until then${unit}`, '')}
 <label>Until, in UTC <input name="until" required maxlength="40" autocomplete="off" placeholder="2026-11-22 14:30" value="${resets === null ? '' : resets.slice(0, 16).replace('T', ' ')}"></label>
 <label>Why <input name="reason" required maxlength="512" autocomplete="off"></label>
 <button>Override the amount</button></form></details>
-<p>${button(facts, NEEDS, `${path}/remove`, 'Remove it', { if_match: ifMatch })}</p></section>`
+<p>${limit.override !== null && button(facts, NEEDS, `${path}/end-override`, 'End the override', { if_match: ifMatch })} ${button(facts, NEEDS, `${path}/remove`, 'Remove it', { if_match: ifMatch })}</p></section>`
 }
 
 /** The forms of one limit. Each carries the state that it was made on. */
@@ -95,6 +95,9 @@ export function limitForms(dashboard: DashboardContext) {
       const given = () => ({ ...inputById(facts), body })
       return formHandler(dashboard, limits.override, { given, to, notice: 'limit_changed' })(facts)
     },
+    endOverride: formHandler(dashboard, limits.endOverride, {
+      ...{ given: inputById, to, notice: 'limit_changed' },
+    }),
     remove: rehearsedFormHandler(dashboard, limits.remove, {
       ...{ to: '/proxy/limits', notice: 'limit_removed', label: 'Remove it' },
       title: () => 'Remove the limit',

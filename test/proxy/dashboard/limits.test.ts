@@ -205,6 +205,9 @@ t.test('an amount is changed, and overridden until an instant with a reason', as
     t.notMatch(text, /\u202e|\u200b|<b>\\u/)
   }
   t.match(await textOf(jar, PAGE), '0 of 50.00 USD this month')
+  t.equal((await press(jar, await textOf(jar, path), 'End the override')).status, 303)
+  t.match(await stored(gateway, 'changed'), { amount: 12_500_000, override: null })
+  t.notMatch(await textOf(jar, path), 'End the override')
 })
 
 t.test('patterns of an operator are no HTML, wherever they are shown', async (t) => {

@@ -50,6 +50,14 @@ t.test(
     t.equal((await chat(gateway, bot)).status, 429)
     const usage = await gateway.admin('GET', `/v1/admin/limits/${id}/usage`)
     t.match(usage.json.meters, [{ principal: null, used: 4, spent: 4, amount: 4 }])
+    const path = `/v1/admin/limits/${id}/override`
+    t.match((await gateway.admin('DELETE', path)).json, { amount: 3, override: null })
+    t.match((await gateway.admin('DELETE', path)).json, { reason: 'conflict' })
+    t.match(
+      (await chat(gateway, bot)).json,
+      { detail: { amount: 3, spent: 4 } },
+      'its own amount is in force',
+    )
     t.equal((await gateway.admin('DELETE', `/v1/admin/limits/${id}`)).status, 204)
     t.equal((await chat(gateway, bot)).status, 200, 'a removed one holds no more')
 

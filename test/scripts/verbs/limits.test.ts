@@ -59,6 +59,9 @@ t.test('sallyport limits makes, shows, changes, overrides and removes limits of 
     'the release',
   )
   t.match(overridden, `60.00 USD until ${until}`)
+  await t.rejects(ran('override', 'red-month', '--end', '--amount', '1'), /give --end alone/)
+  t.notMatch(await ran('override', 'red-month', '--end'), 'until')
+  await t.rejects(ran('override', 'red-month', '--end'), /The limit red-month has no override/)
   t.match(await ran('usage', 'red-month'), /it begins again on \d{4}-\d\d-01T00:00:00\.000Z/)
   await t.rejects(ran('remove', 'blue-month'), /there is no limit blue-month; there are red-month/)
   await t.rejects(ran('add', 'x', '--measure', 'cost', '--amount', 'much'), /an amount of cost is in USD/)

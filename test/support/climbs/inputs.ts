@@ -153,6 +153,12 @@ const OTHERS: Readonly<Record<string, Making<[climbing: Climbing]>>> = {
   createLimit: () => [{ body: { ...ofNobody, name: limitName() } }],
   changeLimit: ofLimit({ amount: 1_000 }),
   overrideLimit: ofLimit({ amount: 1_000, until: '2999-01-01T00:00:00.000Z', reason: 'mine' }),
+  endLimitOverride: async (climbing) => {
+    const [tried] = await ofLimit()(climbing)
+    const body = { amount: 1_000, until: '2999-01-01T00:00:00.000Z', reason: 'mine' }
+    await climbing.machine('POST', `/v1/admin/limits/${tried?.params?.id}/override`, body)
+    return tried ? [tried] : []
+  },
   removeLimit: ofLimit(),
   showLimitUsage: ofLimit(),
   listProviders: () => [{}],
