@@ -26,10 +26,13 @@ export interface ArchiveDependencies extends RemovalDependencies, StateDependenc
   readonly anchors: () => readonly string[]
 }
 
+/** A segment is written, read back and verified by one thread: each loads a part of the gateway. ms. */
+const IDLE_MS = 5_000
+
 const threads = new ThreadPool<SegmentTasks>(import.meta, './worker', {
   name: 'the writer of segments',
   endsOnAbort: true,
-  maxIdle: 0,
+  idleMs: IDLE_MS,
 })
 
 /**
