@@ -13,6 +13,7 @@ export const pluginCatalogue = <
   Llm extends ZodType,
   Mcp extends ZodType,
   Operators extends ZodType,
+  People extends ZodType,
   Expect extends ZodType,
   Proofs extends ZodType,
   Archive extends ZodType,
@@ -20,6 +21,7 @@ export const pluginCatalogue = <
   llm: Llm
   mcp: Mcp
   operators: Operators
+  people: People
   expect: Expect
   proofs: Proofs
   archive: Archive
@@ -52,6 +54,7 @@ export const pluginCatalogue = <
     llm: { place: 'service', options: services.llm, needs: [], gives: [] },
     mcp: { place: 'service', options: services.mcp, needs: [], gives: [] },
     operators: { place: 'service', options: services.operators, needs: [], gives: [] },
+    people: { place: 'service', options: services.people, needs: [], gives: [] },
     expect: { place: 'service', options: services.expect, needs: [], gives: [] },
     proofs: { place: 'service', options: services.proofs, needs: [], gives: [] },
     archive: { place: 'service', options: services.archive, needs: [], gives: [] },

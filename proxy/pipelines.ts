@@ -163,6 +163,8 @@ export function pipelines(dependencies: PipelineDependencies) {
     ),
     signIn: signInPipelines(dependencies, questions),
     dashboard: dashboardPipelines(dependencies, questions, operators),
+    /** The listener for people without a certificate. */
+    people: { anyone: ANYONE },
   }
 }
 

@@ -8,6 +8,7 @@ import { llmRoutes } from './llm/routes.ts'
 import { forPages, mcpRoutes } from './mcp/routes.ts'
 import { openapiRoutes } from './openapi/routes.ts'
 import { signInRoutes } from './operators/routes.ts'
+import { peopleRoutes } from './people/routes.ts'
 import type { GatewayPipelines } from './pipelines.ts'
 import { proofRoutes } from './proofs/routes.ts'
 import type { RouteHandlers } from './wiring/handlers.ts'
@@ -18,6 +19,8 @@ import type { RouteHandlers } from './wiring/handlers.ts'
 export interface GatewayRouters {
   readonly runtime: Router
   readonly admin: Router
+  /** For people without a certificate; without a route if that listener is closed. */
+  readonly people: Router
   readonly control: Router
 }
 
@@ -62,6 +65,7 @@ export function routers(p: GatewayPipelines, h: RouteHandlers, adminApart: boole
     runtime: router([...runtime, ...common, ...(adminApart ? [] : admin)]),
     // Operators need no other listener: for tokens, to renew their certificates, and for proofs.
     admin: router([...admin, ...common, ...auth.filter(isForOperators), ...proofs]),
+    people: router(h.people ? onSurface('auth', peopleRoutes(p.people, h.people, recorders)) : []),
     control: router([...control, ...common, ...whereabouts]),
   }
 }

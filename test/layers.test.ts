@@ -61,6 +61,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   operators: ['http', 'admin', 'egress'],
   dashboard: ['http', 'admin', 'operators', 'proofs'],
   openapi: ['http'],
+  people: ['http', 'admin', 'operators', 'egress', 'auth'],
 }
 /** Any room may import these. */
 const LEAVES = [

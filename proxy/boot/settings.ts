@@ -9,6 +9,7 @@ import { joinWithOr, shownValue } from '../../plugins/operator-files/explain-iss
 import { nearestName } from '../../plugins/operator-files/nearest-name.ts'
 import { OWNER_AND_GROUP, readSecretFile } from '../../plugins/operator-files/secret-file.ts'
 import { parseNetwork } from './networks.ts'
+import { PEOPLE_VARIABLES, type PeopleDoor, peopleDoor } from './people-settings.ts'
 
 /** An address to listen on. An IPv6 host stands without its brackets; port 0 picks one. */
 export interface ListenAddress {
@@ -56,6 +57,7 @@ const VARIABLES: readonly string[] = [
   'MCP_PROXY_TLS_DIRECT',
   'MCP_PROXY_HELD_MIB',
   'MCP_PROXY_HELD_PER_PRINCIPAL_MIB',
+  ...PEOPLE_VARIABLES,
   ...SECRETS,
   ...SECRETS.map((name) => `${name}_FILE`),
 ]
@@ -80,6 +82,8 @@ export function readSettings(env: EnvironmentVariables, cwd: string) {
     listen,
     /** Null: the admin API shares the runtime listener. */
     adminListen,
+    /** The second listener, for people without a certificate. Null: it is closed. */
+    people: peopleListener(env, cwd, [listen, adminListen]),
     /** Origins that browsers may have the pages of administration from, beside the base URLs. */
     adminOrigins: list(env, 'MCP_PROXY_ADMIN_ORIGINS', adminOrigin) ?? [],
     /** Networks whose hosts must, and alone may, speak the PROXY protocol. Null: nobody. */
@@ -179,6 +183,19 @@ function adminAddress(env: EnvironmentVariables, listen: ListenAddress): ListenA
     )
   }
   return admin
+}
+
+function peopleListener(
+  env: EnvironmentVariables,
+  cwd: string,
+  others: readonly (ListenAddress | null)[],
+): PeopleDoor<ListenAddress> | null {
+  const fault = (message: string): Error => new SettingsError(message)
+  const people = peopleDoor(env, { address, fault, cwd })
+  const port = people?.listen.port
+  if (port && others.some((other) => other?.port === port))
+    throw fault('MCP_PROXY_PEOPLE_LISTEN needs a port of its own: another listener has this one')
+  return people
 }
 
 function reusePort(

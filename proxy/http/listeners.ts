@@ -5,12 +5,15 @@ import { networkMatcher } from '../boot/networks.ts'
 import type { ListenAddress, Settings } from '../boot/settings.ts'
 import type { ConnectionLimit } from '../tls/connection-limit.ts'
 import type { HandshakeFault } from '../tls/doorkeeper.ts'
-import { type ConnectionTimers, createTlsServer, type TlsMaterial } from './server.ts'
+import { type ConnectionTimers, createTlsServer, type TlsMaterial, type TlsServer } from './server.ts'
 
 interface ListenerHandlers {
   readonly runtime: RequestListener
   /** Used if `MCP_PROXY_ADMIN_LISTEN` gives administration a listener of its own. */
   readonly admin: RequestListener
+  /** Used if `MCP_PROXY_PEOPLE_LISTEN` opens a listener for people; its certificate, if it has one of its own. */
+  readonly people: RequestListener
+  readonly peopleTls: TlsMaterial | null
   /** The connections that may be open at once; of a listener of administration alone, its own. */
   readonly connections: Readonly<Record<'runtime' | 'admin', ConnectionLimit>>
   /** True: TLS lies on the socket itself (`proxy/tls/socket-tap.ts`). */
@@ -24,8 +27,15 @@ export interface GatewayListeners {
   readonly adminUrl: string
   /** The base URLs of the runtime, one for each of its host names. */
   readonly baseUrls: readonly string[]
-  /** Swaps the server's certificate for handshakes to come. Open connections keep theirs. */
+  /** The port of the listener for people; null: it is closed. */
+  readonly peoplePort: number | null
+  /**
+   * Swaps the server's certificate for handshakes to come, that of people's listener if it has none of its own.
+   * Open connections keep theirs.
+   */
   readonly useCertificate: (tls: TlsMaterial) => void
+  /** The same of people's listener alone. */
+  readonly usePeopleCertificate: (tls: TlsMaterial) => void
   /** Stops accepting and closes idle connections; resolves when the last one has closed. */
   readonly close: () => Promise<void>
   readonly destroy: () => void
@@ -72,12 +82,19 @@ export async function openListeners(
     createTlsServer(tls, timers, handlers[role], { ...door, connections: handlers.connections[role] })
   const runtime = made('runtime')
   const admin = settings.adminListen ? made('admin') : null
-  const servers = admin ? [runtime, admin] : [runtime]
+  const people = settings.people ? peopleServer(tls, timers, handlers, door) : null
+  const servers = [runtime, admin, people].filter((server) => server !== null)
   try {
     const { listen: address, adminListen, reusePort } = settings
     await listen(runtime.server, { ...address, reusePort, variable: 'MCP_PROXY_LISTEN' })
     if (admin && adminListen)
       await listen(admin.server, { ...adminListen, reusePort, variable: 'MCP_PROXY_ADMIN_LISTEN' })
+    if (people && settings.people)
+      await listen(people.server, {
+        ...settings.people.listen,
+        reusePort,
+        variable: 'MCP_PROXY_PEOPLE_LISTEN',
+      })
   } catch (error) {
     for (const { server } of servers) server.close()
     throw error
@@ -88,9 +105,11 @@ export async function openListeners(
     url,
     adminUrl: admin ? (urlsOf(admin.server, settings)[0] ?? '') : url,
     baseUrls,
+    peoplePort: people && portOf(people.server),
     useCertificate: (next) => {
-      for (const { use } of servers) use(next)
+      for (const server of servers) if (server !== people || !handlers.peopleTls) server.use(next)
     },
+    usePeopleCertificate: (next) => people?.use(next),
     close: async () => {
       const closed = servers.map(({ server }) => new Promise((resolve) => server.close(resolve)))
       for (const { server } of servers) server.closeIdleConnections()
@@ -101,6 +120,17 @@ export async function openListeners(
     },
   }
 }
+
+type ListenerDoor = Omit<Parameters<typeof createTlsServer>[3], 'connections'>
+
+/** Makes the listener for people, who are not asked for a certificate. Its connections are among the runtime's. */
+const peopleServer = (
+  tls: TlsMaterial,
+  timers: ConnectionTimers,
+  { people, peopleTls, connections: { runtime: connections } }: ListenerHandlers,
+  door: ListenerDoor,
+): TlsServer =>
+  createTlsServer(peopleTls ?? tls, timers, people, { ...door, connections, asksCertificate: false })
 
 /** Connections that the system holds before they are accepted, or as many as it allows (`net.core.somaxconn`). */
 const BACKLOG = 65_535
@@ -148,7 +178,9 @@ function suggestPort(variable: string, host: string, taken: number): string {
 
 // Host names, not the address that is listened on: they are in the certificate.
 function urlsOf(server: Server, { hostnames }: Settings): readonly string[] {
-  // A listening TCP server: the address is an AddressInfo.
-  const { port } = server.address() as AddressInfo
+  const port = portOf(server)
   return hostnames.map((host) => `https://${host.includes(':') ? `[${host}]` : host}:${port}`)
 }
+
+// A listening TCP server: the address is an AddressInfo.
+const portOf = (server: Server): number => (server.address() as AddressInfo).port

@@ -64,7 +64,7 @@ export function createTlsServer(
   tls: TlsMaterial,
   timers: ConnectionTimers,
   handle: RequestListener,
-  door: Pick<TlsAcceptOptions, 'connections' | 'direct' | 'isBalancer' | 'onFault'>,
+  door: Pick<TlsAcceptOptions, 'asksCertificate' | 'connections' | 'direct' | 'isBalancer' | 'onFault'>,
 ): TlsServer {
   const server = createServer({
     // The door sees a connection's first bytes before TLS does, and does what else TLS would be told here.

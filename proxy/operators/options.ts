@@ -26,7 +26,8 @@ function isIssuer(text: string): boolean {
 const isLoopback = (host: string): boolean =>
   host === 'localhost' || host === '[::1]' || /^127(?:\.\d{1,3}){3}$/.test(host)
 
-const oidc = z.strictObject({
+/** A client of an identity provider. */
+export const oidcOptions = z.strictObject({
   issuer,
   client_id: z.string().min(1).max(256),
   client_secret: z
@@ -78,7 +79,9 @@ const session = z
 
 /** The options of `70-operators.yaml` (docs/operators.md): how people sign in, and what needs two of them. */
 export const operatorsOptions = z.strictObject({
-  oidc: oidc.exactOptional().describe('Absent: operators sign in only by certificate and by the secret.'),
+  oidc: oidcOptions
+    .exactOptional()
+    .describe('Absent: operators sign in only by certificate and by the secret.'),
   session,
   two_person: z
     .array(z.enum(TWO_PERSON_KINDS))
@@ -99,4 +102,4 @@ export const operatorsOptions = z.strictObject({
 })
 
 export type OperatorsOptions = z.output<typeof operatorsOptions>
-export type OidcOptions = z.output<typeof oidc>
+export type OidcOptions = z.output<typeof oidcOptions>

@@ -12,6 +12,8 @@ const PROTECTED = 23
 /** RFC 8446 §4, `HandshakeType`. */
 const CLIENT_HELLO = 1
 const CERTIFICATE = 11
+const CLIENT_KEY_EXCHANGE = 16
+const FINISHED = 20
 /** Type and length before a handshake message. Bytes. */
 const MESSAGE_HEADER = 4
 
@@ -36,6 +38,7 @@ export class FlightError extends Error {
  */
 export class ClientFlight {
   readonly #reader: () => RecordReader | null
+  readonly #isAsked: boolean
   #partial: Buffer = NOTHING
   /** Whole records from the one on in which the Certificate message begins. */
   #held: Buffer[] = []
@@ -43,9 +46,13 @@ export class ClientFlight {
   #length = 0
   #done = false
 
-  /** `reader`: of the client's protected records; null before TLS 1.3 has agreed on keys, and in TLS 1.2. */
-  constructor(reader: () => RecordReader | null) {
+  /**
+   * `reader`: of the client's protected records; null before TLS 1.3 has agreed on keys, and in TLS 1.2.
+   * `isAsked`: whether the client is asked for certificates.
+   */
+  constructor(reader: () => RecordReader | null, isAsked = true) {
     this.#reader = reader
+    this.#isAsked = isAsked
   }
 
   /** True once the certificates were looked at: from then on everything passes as it comes. */
@@ -87,7 +94,12 @@ export class ClientFlight {
       const end = MESSAGE_HEADER + bytes.readUIntBE(1, 3)
       const [type] = bytes
       // The first that follows a hello: its certificates, if it has been asked for them.
-      if (type !== CLIENT_HELLO && type !== CERTIFICATE) throw new FlightError('malformed')
+      if (!this.#isAsked && (type === CLIENT_KEY_EXCHANGE || type === FINISHED)) {
+        this.#done = true
+        return
+      }
+      if (type !== CLIENT_HELLO && (type !== CERTIFICATE || !this.#isAsked))
+        throw new FlightError('malformed')
       if (bytes.length < end) break
       if (type === CERTIFICATE) {
         judge(certificatesOf(bytes.subarray(MESSAGE_HEADER, end), isProtected))

@@ -82,6 +82,8 @@ export interface TlsAcceptOptions {
   readonly plainHttp: string
   /** The connections that may be open at once. Default: as many as come. */
   readonly connections?: ConnectionLimit | undefined
+  /** False: clients are not asked for a certificate. Default true. */
+  readonly asksCertificate?: boolean
   /** The time in which a client may go on sending after its answer. ms. */
   readonly lingerMs: number
   /** True: TLS lies on the socket itself, and writes to it; false: on a stream of ours ({@link canTap}). */
@@ -102,6 +104,7 @@ export function acceptTlsConnections(
     handshakeMs,
     lingerMs,
     direct,
+    asksCertificate = true,
     isBalancer,
     plainHttp,
     onFault,
@@ -184,7 +187,7 @@ export function acceptTlsConnections(
   ): InboundStream => {
     const { address, sender } = pending.crowd
     let reader: RecordReader | null = null
-    const flight = new ClientFlight(() => reader)
+    const flight = new ClientFlight(() => reader, asksCertificate)
     const inbound: InboundStream = new InboundStream(socket, turns, sender, {
       flight,
       begin: (first) => begin(first),
@@ -233,7 +236,7 @@ export function acceptTlsConnections(
       const tls = new TLSSocket(direct ? socket : inbound, {
         isServer: true,
         secureContext: context(),
-        requestCert: true,
+        requestCert: asksCertificate,
         rejectUnauthorized: false,
         ALPNProtocols: ['http/1.1'],
       })

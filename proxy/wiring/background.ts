@@ -8,6 +8,7 @@ import { type ArchiveTask, archiveOnSchedule } from '../archive/schedule.ts'
 import { followBundles } from '../federation/follow-bundles.ts'
 import { federationTask } from '../federation/publish.ts'
 import { inspector } from '../mcp/pinning/inspect.ts'
+import { followPeopleCertificate } from '../people/certificate.ts'
 import { anchorName } from '../proofs/anchors/anchors.ts'
 import { anchorCheckpoints } from '../proofs/anchors/task.ts'
 import { watchSealing } from '../proofs/sealing-watch.ts'
@@ -66,6 +67,9 @@ function periodicTasks(services: GatewayServices, inForce: () => Configuration):
     watchClock(services.clockWatch),
     watchSealing(services.sealing),
     renewServerCertificate(dataDirectory, listeners.current, clock),
+    ...(dataDirectory.settings.people?.tls
+      ? [followPeopleCertificate(dataDirectory.settings, listeners.current)]
+      : []),
     followAuthority(services.followAuthority),
     terminateRevokedStreams([drain.calls, parkedCalls], clock),
   ]

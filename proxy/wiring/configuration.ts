@@ -26,6 +26,7 @@ import { type ArchiveOptions, archiveOptions } from '../archive/options.ts'
 import { type LlmOptions, llmOptions, withKeyVariables, withProxies } from '../llm/options.ts'
 import { type McpOptions, mcpOptions } from '../mcp/options.ts'
 import { type OperatorsOptions, operatorsOptions } from '../operators/options.ts'
+import { type PeopleOptions, peopleOptions } from '../people/options.ts'
 import { type ProofsOptions, proofsOptions } from '../proofs/options.ts'
 
 /** The operator's files, read and checked as a whole. */
@@ -46,6 +47,8 @@ export interface Configuration {
   readonly mcp: McpOptions
   /** The same of `70-operators.yaml`. */
   readonly operators: OperatorsOptions
+  /** The same of `65-people.yaml`. */
+  readonly people: PeopleOptions
   /** The same of `45-proofs.yaml`. */
   readonly proofs: ProofsOptions
   /** The prices of `55-prices.yaml`; null if there is none, or it names none. */
@@ -118,6 +121,7 @@ export const CATALOGUE = pluginCatalogue({
   llm: llmOptions,
   mcp: mcpOptions,
   operators: operatorsOptions,
+  people: peopleOptions,
   expect: expectOptions,
   proofs: proofsOptions,
   archive: archiveOptions,
@@ -165,6 +169,7 @@ export async function loadConfiguration(
     ),
     mcp: mcpOptions.parse(optionsOf('mcp') ?? {}),
     operators: operatorsOptions.parse(optionsOf('operators') ?? {}),
+    people: peopleOptions.parse(optionsOf('people') ?? {}),
     proofs: proofsOptions.parse(optionsOf('proofs') ?? {}),
     archive: archiveIn(fileOf('archive')),
     prices,

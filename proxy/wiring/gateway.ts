@@ -27,6 +27,7 @@ import { readDescriptorLimit } from '../http/descriptors.ts'
 import { openListeners } from '../http/listeners.ts'
 import { createRequestListener } from '../http/serve.ts'
 import { type ConnectionTimers, DEFAULT_TIMERS } from '../http/server.ts'
+import { readPeopleCertificate } from '../people/certificate.ts'
 import { refuseRollback } from '../proofs/anchors/rollback.ts'
 import { lateAnchorsOf } from '../proofs/anchors/standing.ts'
 import type { GatewayRouters } from '../routes.ts'
@@ -71,6 +72,8 @@ export interface Gateway {
   /** Base URLs; empty if only the control socket is open. */
   readonly url: string
   readonly adminUrl: string
+  /** The port of the listener for people; null: it is closed. */
+  readonly peoplePort: number | null
   /** The things that this start has made, in words for the operator. */
   readonly made: readonly string[]
   /** Tells whether an operator secret is stored or set in the environment. */
@@ -217,6 +220,8 @@ async function openGateway(opening: OpenOptions): Promise<Gateway> {
       direct,
       runtime: serving('runtime'),
       admin: serving('admin'),
+      people: serving('people'),
+      peopleTls: await readPeopleCertificate(settings),
       connections: services.descriptors.connectionLimits,
       onHandshakeFault: (reason: string) => metrics.handshakeFaults.inc({ reason }),
     }
@@ -247,6 +252,7 @@ async function openGateway(opening: OpenOptions): Promise<Gateway> {
   return {
     url: listeners?.url ?? '',
     adminUrl: listeners?.adminUrl ?? '',
+    peoplePort: listeners?.peoplePort ?? null,
     made: dataDirectory.made,
     hasAdminSecret: services.hasAdminSecret,
     setupCode: services.setup.code,

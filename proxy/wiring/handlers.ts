@@ -35,6 +35,7 @@ import { canSignInByProvider, readClaimMapping } from '../operators/oidc/mapping
 import { IdentityProvider } from '../operators/oidc/provider.ts'
 import { readSessionRules } from '../operators/sessions/open.ts'
 import type { SignInContext } from '../operators/signing-in.ts'
+import type { PeopleHandlers } from '../people/routes.ts'
 import type { GatewayPipelines } from '../pipelines.ts'
 import { anchorStandingsOf } from '../proofs/anchors/standing.ts'
 import { type ProofHandlers, proofHandlers } from '../proofs/handlers.ts'
@@ -59,6 +60,8 @@ export interface RouteHandlers {
   readonly setup: FirstBootSetup
   readonly signIn: SignInContext
   readonly dashboard: DashboardContext
+  /** Null: the listener for people is closed. */
+  readonly people: PeopleHandlers | null
   readonly public: PublicHandlers
   readonly registry: GatewayMetrics['registry']
 }
@@ -120,6 +123,7 @@ export function createHandlers(
       standing: () => serviceStanding(services, configuration),
       inForce: describeInForce(configuration, dataDirectory.settings),
     },
+    people: peopleHandlers(services, configuration),
     public: {
       readiness: readinessProbe({
         ...{ database, ledger, drain, authority, disk: services.disk, clock },
@@ -134,6 +138,15 @@ export function createHandlers(
     },
     registry: services.metrics.registry,
   }
+}
+
+function peopleHandlers(
+  { dataDirectory }: GatewayServices,
+  { people: options }: Configuration,
+): PeopleHandlers | null {
+  const { people } = dataDirectory.settings
+  if (!people) return null
+  return { url: people.url, options, takesBearer: () => Promise.resolve(options.llm === 'none') }
 }
 
 /** Null: no provider is configured. */

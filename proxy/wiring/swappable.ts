@@ -20,13 +20,19 @@ export function swappableConfiguration(services: GatewayServices, first: Configu
     const gates = pipelines({ configuration, inForce: () => inForce, ...plugins, mcp })
     return routers(gates, createHandlers(services, configuration, gates), adminApart)
   }
-  const { runtime, admin, control } = made(first)
-  const mounted = { runtime: { router: runtime }, admin: { router: admin }, control: { router: control } }
+  const { runtime, admin, people, control } = made(first)
+  const mounted = {
+    runtime: { router: runtime },
+    admin: { router: admin },
+    people: { router: people },
+    control: { router: control },
+  }
   const mount = (configuration: Configuration): void => {
     const next = made(configuration)
     inForce = configuration
     follow(configuration)
-    for (const place of ['runtime', 'admin', 'control'] as const) mounted[place].router = next[place]
+    for (const place of ['runtime', 'admin', 'people', 'control'] as const)
+      mounted[place].router = next[place]
     // A call that the one before let through is asked again before it leaves.
     dataDirectory.database.authority.advance()
   }

@@ -60,6 +60,8 @@ const tls = await tlsMaterial(dataDirectory, Date.now())
 const listeners = await openListeners(settings, tls, DEFAULT_TIMERS, {
   runtime: handle,
   admin: handle,
+  people: handle,
+  peopleTls: null,
   connections: services.descriptors.connectionLimits,
   direct: true,
   onHandshakeFault: () => {},

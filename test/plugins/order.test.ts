@@ -9,6 +9,7 @@ const CATALOGUE = pluginCatalogue({
   llm: z.strictObject({}),
   mcp: z.strictObject({}),
   operators: z.strictObject({}),
+  people: z.strictObject({}),
   expect: z.strictObject({}),
   proofs: z.strictObject({}),
   archive: z.strictObject({}),

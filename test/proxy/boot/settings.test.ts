@@ -20,6 +20,7 @@ await t.test('§8 every setting has its default', async (t) => {
   t.strictSame(readSettings({ HOME: '/root', mcp_proxy_x: '1' }, CWD), {
     listen: { host: '127.0.0.1', port: 9443 },
     adminListen: null,
+    people: null,
     adminOrigins: [],
     balancers: null,
     reusePort: false,
@@ -54,6 +55,10 @@ await t.test('§8 every setting can be set', async (t) => {
   const env = {
     MCP_PROXY_LISTEN: '[::1]:0',
     MCP_PROXY_ADMIN_LISTEN: 'admin.internal:9444',
+    MCP_PROXY_PEOPLE_LISTEN: '0.0.0.0:9445',
+    MCP_PROXY_PEOPLE_URL: 'https://people.example.com/',
+    MCP_PROXY_PEOPLE_TLS_CERT: 'tls/people.crt',
+    MCP_PROXY_PEOPLE_TLS_KEY: '/run/people.key',
     MCP_PROXY_ADMIN_ORIGINS: 'https://localhost:9444, https://ops.example.com,http://127.0.0.1:8080',
     MCP_PROXY_PROXY_PROTOCOL: '10.0.0.4, 10.1.0.0/16,2001:DB8:0::/32',
     MCP_PROXY_REUSE_PORT: 'false',
@@ -84,6 +89,11 @@ await t.test('§8 every setting can be set', async (t) => {
   t.strictSame(readSettings(env, CWD), {
     listen: { host: '::1', port: 0 },
     adminListen: { host: 'admin.internal', port: 9444 },
+    people: {
+      listen: { host: '0.0.0.0', port: 9445 },
+      url: 'https://people.example.com',
+      tls: { cert: '/srv/sallyport/tls/people.crt', key: '/run/people.key' },
+    },
     adminOrigins: ['https://localhost:9444', 'https://ops.example.com', 'http://127.0.0.1:8080'],
     balancers: ['10.0.0.4/32', '10.1.0.0/16', '2001:db8::/32'],
     reusePort: false,
@@ -507,3 +517,35 @@ await t.test(
     t.equal(await networkFileSystemOf('/nowhere/at/all'), null, 'SQLite says that itself')
   },
 )
+
+await t.test('the listener for people has a URL and a port of its own, or is closed', (t) => {
+  const open = { MCP_PROXY_PEOPLE_LISTEN: '127.0.0.1:9445', MCP_PROXY_PEOPLE_URL: 'https://p.example' }
+  t.strictSame(readSettings(open, CWD).people, {
+    listen: { host: '127.0.0.1', port: 9445 },
+    url: 'https://p.example',
+    tls: null,
+  })
+  const origin = 'MCP_PROXY_PEOPLE_URL must be an https origin, such as https://people.example.com'
+  refused(t, [
+    [
+      { MCP_PROXY_PEOPLE_URL: 'https://p.example' },
+      'MCP_PROXY_PEOPLE_URL says nothing without MCP_PROXY_PEOPLE_LISTEN: set both or neither',
+    ],
+    [
+      { MCP_PROXY_PEOPLE_LISTEN: '127.0.0.1:9445' },
+      'MCP_PROXY_PEOPLE_URL is required with MCP_PROXY_PEOPLE_LISTEN',
+    ],
+    [{ ...open, MCP_PROXY_PEOPLE_URL: 'http://p.example' }, origin],
+    [{ ...open, MCP_PROXY_PEOPLE_URL: 'https://p.example/base' }, origin],
+    [{ ...open, MCP_PROXY_PEOPLE_URL: 'https://a:b@p.example' }, origin],
+    [
+      { ...open, MCP_PROXY_PEOPLE_TLS_KEY: '/run/key' },
+      'MCP_PROXY_PEOPLE_TLS_CERT and MCP_PROXY_PEOPLE_TLS_KEY belong together: set both or neither',
+    ],
+    [
+      { ...open, MCP_PROXY_PEOPLE_LISTEN: '127.0.0.1:9443' },
+      'MCP_PROXY_PEOPLE_LISTEN needs a port of its own: another listener has this one',
+    ],
+  ])
+  t.end()
+})

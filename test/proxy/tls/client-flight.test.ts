@@ -93,3 +93,14 @@ await t.test('A1: what no honest client sends ends the handshake', async (t) => 
     'a false length',
   )
 })
+
+await t.test('A1: a client that is not asked for certificates sends none, and is let through', (t) => {
+  const sent = Buffer.concat([record(hello), rest])
+  const flight = new ClientFlight(() => null, false)
+  t.ok(read(flight, sent.subarray(0, 9), sent.subarray(9)).equals(sent))
+  t.ok(flight.done)
+  const sends = (): Buffer =>
+    read(new ClientFlight(() => null, false), record(hello), record(certificates(cheap)))
+  t.throws(sends, new FlightError('malformed'))
+  t.end()
+})

@@ -47,6 +47,7 @@ await t.test(
       '  50-llm.yaml         llm',
       '  55-prices.yaml      prices',
       '  60-mcp.yaml         mcp',
+      '  65-people.yaml      people',
       '  70-operators.yaml   operators',
     ])
     t.match(lines.at(-1), /config: ok \(digest [0-9a-f]{64}\)$/)
