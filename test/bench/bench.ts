@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { availableParallelism, cpus, loadavg } from 'node:os'
 import { join } from 'node:path'
-import { measureLedger } from './alone/measure.ts'
+import { measureLedger, measureToldEvents } from './alone/measure.ts'
 import { isChosen } from './chosen.ts'
 import { measureCopies } from './copies.ts'
 import { measureFault } from './fault.ts'
@@ -97,6 +97,7 @@ async function measure(
     postgresCalls: postgres.calls,
     postgresIdle: postgres.idle,
     callCost: ledger?.call ?? null,
+    toldEvents: isChosen(options, 'gateway-translating/events') ? await measureToldEvents(bench) : [],
     es256: medianEs256(measured),
     fault: await measureFault(bench),
     pairs,

@@ -1,6 +1,7 @@
 import type { Es256 } from './alone/es256.ts'
 import type { LedgerAlone, LedgerPoint } from './alone/ledger.ts'
 import type { PostgresRoom } from './alone/room-postgres.ts'
+import type { ToldEvents } from './alone/told-events.ts'
 import type { Cost } from './costs.ts'
 import type { Fault } from './fault.ts'
 import type { DashboardPoint } from './filled/dashboard.ts'
@@ -56,6 +57,8 @@ export interface Results {
   readonly streams: readonly StreamsPoint[]
   /** What the record of a call costs. Null where it was not measured. */
   readonly callCost: LedgerAlone['call'] | null
+  /** The translation of streams alone, by direction. */
+  readonly toldEvents: readonly ToldEvents[]
   readonly es256: Es256 | null
   readonly fault: Fault | null
   /** Beside the gateway of another checkout. */

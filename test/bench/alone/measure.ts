@@ -7,6 +7,7 @@ import type { Es256 } from './es256.ts'
 import type { LedgerAlone } from './ledger.ts'
 import type { PostgresPart } from './ledger-postgres.ts'
 import type { PostgresRoom } from './room-postgres.ts'
+import type { ToldEvents } from './told-events.ts'
 import type { TreeAlone } from './tree.ts'
 
 /** Runs ledger.ts on a database of its own, on both cores: the writer has a thread of its own. */
@@ -28,6 +29,18 @@ export async function measureEs256(
 ): Promise<Es256> {
   const run = { name: 'es256', args: [String(seconds)], core, limitS: seconds * 4 + 30 }
   return (await runAlone(children, directory, run)) as Es256
+}
+
+/** Runs told-events.ts on the core of what is measured. */
+export async function measureToldEvents({
+  children,
+  ground,
+  cores,
+  plan,
+}: Bench): Promise<readonly ToldEvents[]> {
+  const { seconds } = plan
+  const run = { name: 'told-events', args: [String(seconds)], core: cores.measured, limitS: seconds * 2 + 30 }
+  return (await runAlone(children, ground.directory, run)) as readonly ToldEvents[]
 }
 
 /** Runs tree.ts in a directory of its own. */

@@ -160,6 +160,12 @@ export function targetsOf(results: Results): readonly Target[] {
       most(30, undefined, 1),
       perEvent.every((us) => us !== undefined) ? Math.max(...perEvent) : undefined,
     ),
+    target(
+      'translation of an event, p50, the dearest direction',
+      'µs',
+      most(30, undefined, 1),
+      results.toldEvents.length === 0 ? undefined : Math.max(...results.toldEvents.map(({ p50 }) => p50)),
+    ),
     // A shorter one costs what any call does.
     ...LONG_RESULTS.flatMap(({ name, kind }) =>
       typeof kind === 'string' || (kind.bytes ?? 0) < 1_000_000
