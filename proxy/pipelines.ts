@@ -28,7 +28,7 @@ import { endpointFor, wouldReach } from './llm/describe-providers.ts'
 import type { DialectName, LlmEndpoint } from './llm/dialects/registry.ts'
 import { limitedModels } from './llm/limits/limited.ts'
 import { costEstimate } from './llm/limits/priced.ts'
-import { compileGlob, JUDGED_MEMBERS, type LlmTarget, llmCall, llmMembers } from './llm/routing.ts'
+import { JUDGED_MEMBERS, type LlmTarget, llmCall, llmMembers } from './llm/routing.ts'
 import type { StateMemory } from './llm/state/memory.ts'
 import { WATCHED_NAMES } from './llm/state/names.ts'
 import { providerState } from './llm/state/provider-state.ts'
@@ -189,7 +189,7 @@ function callerQuestions({
     ours: ANYONE.pass(origin(constrained.baseUrls)),
     proof: dpop(judged),
     /** The means of the last question of calls: prices are read for it once. */
-    limited: { ...limits, glob: compileGlob, costOf: costEstimate(configuration) },
+    limited: { ...limits, costOf: costEstimate(configuration) },
     adminPages,
     // Operators get tokens on a listener of administration as well.
     eitherPages: ANYONE.pass(origin(adminUrls)),

@@ -3,7 +3,8 @@ import type { MeterReservation, MeterSettlement } from '../../db/ledger/meters/m
 import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
 import { type CallLimit, meterAt } from '../../db/limits/limit.ts'
 import type { LimitSet, PresentLimits } from '../../db/limits/present-limits.ts'
-import { isObject, type UnknownRecord } from '../../db/support/json.ts'
+import type { ScopedThings } from '../../db/limits/scope.ts'
+import { usedInOutcome } from '../../db/limits/used.ts'
 import type { Principal } from '../facts.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
@@ -34,11 +35,7 @@ export interface CallLimits {
 }
 
 /** The things of a call that limits look at, as its path states them. */
-export interface LimitedThings {
-  /** `provider/model` of each provider that may be asked. */
-  readonly models: readonly string[]
-  /** `resource.tool`, or null. */
-  readonly tool: string | null
+export interface LimitedThings extends ScopedThings {
   readonly size: CallSize
   /** The caller's API, if it is a model's. */
   readonly wire?: string | undefined
@@ -54,7 +51,6 @@ export type CostEstimate = (
 
 export interface LimitDependencies {
   readonly present: Pick<PresentLimits, 'now'>
-  readonly glob: (pattern: string) => (name: string) => boolean
   readonly samples: UsageSamples
   readonly full: KnownFull
   readonly costOf: CostEstimate
@@ -66,14 +62,14 @@ export interface LimitDependencies {
  * it does NOT look at how much is used: the ledger does, in the transaction of the decision.
  */
 export function callLimits<Facts extends object>(
-  { present, glob, samples, full, costOf }: LimitDependencies,
+  { present, samples, full, costOf }: LimitDependencies,
   thingsOf: (facts: Facts) => LimitedThings,
 ): Plugin<LimitNeeds & Facts, { limits: CallLimits }> {
   let applying: ApplyingLimits | null = null
   let none: { limits: CallLimits } = { limits: { setRevision: 0, claims: NONE, model: null } }
   const judge = (set: LimitSet, facts: LimitNeeds & Facts): { limits: CallLimits } => {
     if (applying?.set !== set) {
-      applying = new ApplyingLimits(set, glob)
+      applying = new ApplyingLimits(set)
       none = { limits: { setRevision: set.revision, claims: NONE, model: null } }
     }
     if (set.limits.length === 0) return none
@@ -147,35 +143,14 @@ const tooMany = (count: number): Refusal =>
     message: `${count} limits apply to this call; at most ${MAX_APPLYING} may. Tell the operator.`,
   })
 
-/** Returns what an ended call has used of a limit; null: nobody has said, and what it held is charged. */
-function usedBy({ measure }: Pick<CallLimit, 'measure'>, detail: UnknownRecord): number | null {
-  if (measure === 'calls') return 1
-  if (measure === 'concurrent') return 0
-  const unstated = isUntaken(detail) ? 0 : null
-  if (measure === 'cost') return isObject(detail.cost) ? wholeNumber(detail.cost.microusd) : unstated
-  const { tokens } = detail
-  if (!isObject(tokens)) return unstated
-  const [input, output] = [wholeNumber(tokens.input), wholeNumber(tokens.output)]
-  return input === null && output === null ? null : (input ?? 0) + (output ?? 0)
-}
-
-const wholeNumber = (value: unknown): number | null =>
-  typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : null
-
-/** Tells whether no provider has taken a call on: it has used nothing. */
-function isUntaken({ upstream_status: status, attempts, tokens_unknown: unknown }: UnknownRecord): boolean {
-  if (typeof status === 'number' && status >= 400) return true
-  return unknown === undefined && !(Array.isArray(attempts) && attempts.length > 0)
-}
-
 /** Settles what an ended call has reserved, by its outcome. What nobody has stated is charged as it was held. */
 export function settlementsOf(
   { claims, samples, model }: CallLimits,
   { at, principal_id: principal, detail }: LedgerEntry,
 ): readonly MeterSettlement[] {
   return claims.map((claim) => {
-    const used = usedBy(claim.limit, detail)
     const { measure } = claim.limit
+    const used = usedInOutcome(measure, detail)
     if (used !== null && (measure === 'tokens' || measure === 'cost'))
       samples?.add(sampleKey(principal ?? '', model, measure), used)
     return settlementOf(claim, at, used ?? claim.reservation.took)

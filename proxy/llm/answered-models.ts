@@ -1,5 +1,5 @@
+import { compileGlob } from '../../db/support/glob.ts'
 import type { LlmProvider } from './options.ts'
-import { compileGlob } from './routing.ts'
 
 /** The most pairs of models remembered: those seen last. */
 const MAX_MISMATCHES = 100

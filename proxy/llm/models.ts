@@ -1,3 +1,4 @@
+import { compileGlob } from '../../db/support/glob.ts'
 import { withDeadline } from '../../plugins/deadline.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
@@ -6,7 +7,7 @@ import { isModelListReadable, type ModelCatalogue } from './catalogue.ts'
 import type { ListedModel, ModelListFormat, OfferedModel } from './dialects/dialect.ts'
 import { type ApiWire, DIALECTS } from './dialects/registry.ts'
 import { type LlmOptions, type LlmProvider, translatedBy } from './options.ts'
-import { compileGlob, modelNameFault, providersOf, targetsOf } from './routing.ts'
+import { modelNameFault, providersOf, targetsOf } from './routing.ts'
 import type { LossName } from './translate/losses.ts'
 import { TOLD_IN } from './translate/wires.ts'
 

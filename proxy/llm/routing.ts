@@ -1,3 +1,4 @@
+import { compileGlob } from '../../db/support/glob.ts'
 import type { CallSummary } from '../../plugins/facts.ts'
 import { QUOTE } from '../../plugins/json-body/bytes.ts'
 import { foldedName, type JsonBody, JudgedNames } from '../../plugins/json-body/json-body.ts'
@@ -305,23 +306,6 @@ export function targetsOf(options: LlmOptions): (model: string | null) => readon
     ? [{ provider: fallback.provider, connections: fallback.connections, model: null, alias: null }]
     : []
   return (model) => (model === null ? unnamed : candidates(served, byName, fallback, model))
-}
-
-/** Compiles a pattern to a test of names. `*` stands for any characters, none too. */
-export function compileGlob(pattern: string): (name: string) => boolean {
-  const [head = '', ...rest] = pattern.split('*')
-  const tail = rest.pop()
-  if (tail === undefined) return (name) => name === pattern
-  return (name) => {
-    if (!name.startsWith(head)) return false
-    let at = head.length
-    for (const part of rest) {
-      const found = name.indexOf(part, at)
-      if (found < 0) return false
-      at = found + part.length
-    }
-    return name.length - tail.length >= at && name.endsWith(tail)
-  }
 }
 
 function prepare(provider: LlmProvider): PreparedProvider {

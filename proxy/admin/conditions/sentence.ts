@@ -39,20 +39,3 @@ export function sentenceOf(text: string): ExpectationSentence | null {
 }
 
 export const isGlob = (text: string): boolean => text.includes('*')
-
-/** `*` stands for any text. Linear in the name, whatever the glob. */
-export function globMatcher(glob: string): (name: string) => boolean {
-  const [first = '', ...rest] = glob.split('*')
-  const last = rest.pop()
-  if (last === undefined) return (name) => name === glob
-  return (name) => {
-    if (!name.startsWith(first)) return false
-    let from = first.length
-    for (const part of rest) {
-      const at = name.indexOf(part, from)
-      if (at < 0) return false
-      from = at + part.length
-    }
-    return name.length - last.length >= from && name.endsWith(last)
-  }
-}

@@ -7,10 +7,11 @@ import {
 } from '../../../db/ledger/authority/rule.ts'
 import { bindingName, type HypotheticalChanges } from '../../../db/ledger/rehearsal/changes.ts'
 import { findPrincipalOf, listPrincipals } from '../../../db/principals/read.ts'
+import { compileGlob } from '../../../db/support/glob.ts'
 import { eventLoopTurn, runInSlices, type WorkSteps } from '../../../plugins/turns.ts'
 import type { ExpectationPrincipal, UnrehearsedChange } from '../operation/changes.ts'
 import type { ExpectationModes } from '../operation/context.ts'
-import { type ExpectationSentence, globMatcher, isGlob } from './sentence.ts'
+import { type ExpectationSentence, isGlob } from './sentence.ts'
 
 const TYPES = ['agent', 'user', 'workload'] as const
 
@@ -76,7 +77,7 @@ async function principalsOf(
 ): Promise<readonly ExpectationPrincipal[]> {
   const named = new Set(sentences.map(({ who }) => who))
   if ([...named].some(isGlob)) {
-    const tests = [...named].map(globMatcher)
+    const tests = [...named].map(compileGlob)
     const all = await Promise.all(TYPES.map((type) => listPrincipals(database, type, {}, eventLoopTurn)))
     return all
       .flatMap(({ items }) => items)
@@ -125,13 +126,13 @@ function* isTrue(
   authority: ExpectationAuthority,
   modes: ExpectationModes,
 ): WorkSteps<boolean> {
-  const isMeant = globMatcher(who)
+  const isMeant = compileGlob(who)
   const people = authority.principals.filter(({ principal_id: id }) => isMeant(id))
   if (at.kind === 'model') {
     const pass = people.filter((one) => holdsCapabilities(one, CHAT))
     return may ? people.length > 0 && pass.length === people.length : pass.length === 0
   }
-  const isAbout = globMatcher(at.glob)
+  const isAbout = compileGlob(at.glob)
   const tools = authority.tools.filter(({ name }) => isAbout(name))
   const builtIn = modes.httpGet && isAbout(BUILT_IN_TOOL)
   let [asked, passed] = [0, 0]

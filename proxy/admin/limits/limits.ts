@@ -11,13 +11,22 @@ import {
   updateLimit,
 } from '../../../db/limits/store.ts'
 import type { JsonObject } from '../../../db/support/json.ts'
-import { timestamp } from '../../../db/support/statement.ts'
-import { conflict, notFound, unprocessableBody } from '../../../plugins/refusal.ts'
+import { conflict, notFound } from '../../../plugins/refusal.ts'
 import { changeAuthor, commitChange } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
+import {
+  changeableMembers,
+  changedLimitBody,
+  changedTerms,
+  fixedMembers,
+  newLimitBody,
+  newTerms,
+  overrideBody,
+  overrideOf,
+  termsOf,
+} from '../operation/limit-terms.ts'
 import { checkIfMatch, emptyOperation, operation, readOperation } from '../operation/operation.ts'
 import { author, idParams, instant } from '../operation/shapes.ts'
-import { changeableMembers, fixedMembers, statedScope, termsFault } from './terms.ts'
 
 const { name, amount, burst, strict, on, show } = changeableMembers
 
@@ -49,25 +58,6 @@ const patternsOf = ({ principals, models, tools, holding }: CallLimit['for']) =>
   ...(tools && { tools: [...tools] }),
 })
 
-const termsOf = (limit: CallLimit): LimitTerms => {
-  const {
-    for: scope,
-    each,
-    measure,
-    amount: most,
-    per,
-    burst: atOnce,
-    strict: isStrict,
-    on: acts,
-    show: isShown,
-  } = limit
-  return {
-    ...{ for: scope, each, measure, amount: most, strict: isStrict, on: acts, show: isShown },
-    ...(per !== undefined && { per }),
-    ...(atOnce !== undefined && { burst: atOnce }),
-  }
-}
-
 /** The state of a limit, as rows of its changes say it (docs/ledger.md#limits). */
 const limitDetail = (
   id: string,
@@ -85,12 +75,6 @@ export async function limitOf({ database }: AdminContext, id: string): Promise<L
   const found = await findLimit(database, id)
   if (!found) throw notFound(`There is no limit ${id}. GET /v1/admin/limits lists them.`)
   return found
-}
-
-function checkTerms(terms: LimitTerms): LimitTerms {
-  const fault = termsFault(terms)
-  if (fault) throw unprocessableBody([{ field: fault[0], message: fault[1] }])
-  return terms
 }
 
 export const listAllLimits = readOperation({
@@ -122,18 +106,7 @@ export const createLimit = operation({
   harmless: true,
   summary: 'Limits calls by cost, tokens, calls or calls at once.',
   takes: {
-    body: z.strictObject({
-      name,
-      ...fixedMembers,
-      for: fixedMembers.for.default({}),
-      each: fixedMembers.each.default(false),
-      per: fixedMembers.per.exactOptional(),
-      amount,
-      burst: burst.exactOptional(),
-      strict: strict.default(false),
-      on: on.default('refuse'),
-      show: show.default(true),
-    }),
+    body: newLimitBody,
   },
   output: limitShape,
   status: 201,
@@ -146,11 +119,11 @@ export const createLimit = operation({
     amount: 25_000_000,
     per: 'month',
   },
-  run: (context, { body: { name: named, ...body } }, caller) =>
+  run: (context, { body }, caller) =>
     // One after the other: each counts those before it.
     context.oneAtATime.run('limits', async () => {
       const { database } = context
-      const terms = checkTerms({ ...body, for: statedScope(body.for) } as LimitTerms)
+      const { name: named, terms } = newTerms(body)
       if ((await listLimits(database)).length >= MAX_LIMITS)
         throw conflict(`There are ${MAX_LIMITS} limits already. Remove one first.`)
       const id = newLimitId()
@@ -200,7 +173,7 @@ export const changeLimit = operation({
   action: 'limit.changed',
   summary:
     'Changes the name, amount, burst or manner of the limit. For anything else remove it and make another.',
-  takes: { params: idParams, body: z.strictObject(changeableMembers).partial() },
+  takes: { params: idParams, body: changedLimitBody },
   output: limitShape,
   conditional: true,
   revised: true,
@@ -210,15 +183,8 @@ export const changeLimit = operation({
   run: async (context, { params: { id }, body, ifMatch }, caller) => {
     const found = await limitOf(context, id)
     checkIfMatch(ifMatch, found)
-    const { name: named = found.name, ...changed } = body
-    const stated = Object.fromEntries(Object.entries(changed).filter(([, value]) => value !== undefined))
-    const terms = checkTerms({ ...termsOf(found), ...stated })
-    await store(context, caller, found, {
-      action: 'limit.changed',
-      name: named,
-      terms,
-      override: found.override,
-    })
+    const { override } = found
+    await store(context, caller, found, { action: 'limit.changed', ...changedTerms(found, body), override })
     return answerOf(context, id)
   },
 })
@@ -230,11 +196,7 @@ export const overrideLimit = operation({
   summary: 'Gives the limit another amount until an instant.',
   takes: {
     params: idParams,
-    body: z.strictObject({
-      amount,
-      until: instant,
-      reason: z.string().trim().min(1, 'must say why').max(512, 'must be at most 512 characters'),
-    }),
+    body: overrideBody,
   },
   output: limitShape,
   conditional: true,
@@ -245,9 +207,7 @@ export const overrideLimit = operation({
   run: async (context, { params: { id }, body, ifMatch }, caller) => {
     const found = await limitOf(context, id)
     checkIfMatch(ifMatch, found)
-    if (Date.parse(body.until) <= caller.at)
-      throw unprocessableBody([{ field: 'until', message: 'must be in the future' }])
-    const override = { ...body, until: timestamp(Date.parse(body.until)) }
+    const override = overrideOf(body, caller.at)
     const { name: named } = found
     await store(context, caller, found, {
       action: 'limit.overridden',

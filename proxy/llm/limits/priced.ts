@@ -1,11 +1,12 @@
 import { costOf } from '../../../db/ledger/authority/costs.ts'
+import { compileGlob } from '../../../db/support/glob.ts'
 import type { CostEstimate } from '../../../plugins/limits/limits.ts'
 import { type CallPricing, callPricing } from '../../../plugins/prices/cost.ts'
 import type { PriceOptions } from '../../../plugins/prices/options.ts'
 import { type OpenPriceTable, type PriceBook, priceBook } from '../../../plugins/prices/rates.ts'
 import { LLM_ENDPOINTS } from '../dialects/registry.ts'
 import type { LlmOptions } from '../options.ts'
-import { compileGlob, modelNames } from '../routing.ts'
+import { modelNames } from '../routing.ts'
 
 interface PricedConfiguration {
   readonly prices: { readonly options: PriceOptions; readonly table: OpenPriceTable | null } | null

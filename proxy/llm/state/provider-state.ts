@@ -1,11 +1,12 @@
 import { setTimeout as pause } from 'node:timers/promises'
+import { compileGlob } from '../../../db/support/glob.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { PinnedCaller } from '../../../plugins/pin/pin.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { runPromptly } from '../../../plugins/turns.ts'
 import type { LlmOptions, LlmProvider } from '../options.ts'
-import { compileGlob, type LlmTarget, providersOf, shownName, speaks } from '../routing.ts'
+import { type LlmTarget, providersOf, shownName, speaks } from '../routing.ts'
 import type { StateMemory } from './memory.ts'
 import { MAX_NAMED_IDS, type NamedId, namedIdsSteps } from './named-ids.ts'
 

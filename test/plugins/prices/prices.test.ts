@@ -1,11 +1,11 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { compileGlob } from '../../../db/support/glob.ts'
 import { callPricing, type EndedCall } from '../../../plugins/prices/cost.ts'
 import { priceOptions } from '../../../plugins/prices/options.ts'
 import { priceBook } from '../../../plugins/prices/rates.ts'
 import { openPriceTable } from '../../../plugins/prices/table.ts'
-import { compileGlob } from '../../../proxy/llm/routing.ts'
 
 const builtin = await openPriceTable('builtin', '.')
 if (!builtin || 'problems' in builtin) throw new Error('the shipped table is not read')

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { compileGlob } from '../../../db/support/glob.ts'
 import {
   type ApiWire,
   DIALECT_OF_WIRE,
@@ -6,7 +7,7 @@ import {
   PATH_OF_WIRE,
 } from '../../../proxy/llm/dialects/registry.ts'
 import type { LlmOptions } from '../../../proxy/llm/options.ts'
-import { compileGlob, providerRouting } from '../../../proxy/llm/routing.ts'
+import { providerRouting } from '../../../proxy/llm/routing.ts'
 import { anthropic, openai, options } from '../../support/llm/facts.ts'
 
 const URL_A = 'https://a.example/v1'

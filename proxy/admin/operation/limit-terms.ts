@@ -1,6 +1,15 @@
 import { z } from 'zod'
 import { isCapability } from '../../../db/capabilities.ts'
-import { isRatePeriod, type LimitScope, type LimitTerms } from '../../../db/limits/limit.ts'
+import {
+  type CallLimit,
+  isRatePeriod,
+  type LimitOverride,
+  type LimitScope,
+  type LimitTerms,
+} from '../../../db/limits/limit.ts'
+import { timestamp } from '../../../db/support/statement.ts'
+import { unprocessableBody } from '../../../plugins/refusal.ts'
+import { instant } from './shapes.ts'
 
 const MAX_PATTERNS = 32
 
@@ -14,7 +23,7 @@ const patterns = z
   .min(1, 'must name at least one')
   .max(MAX_PATTERNS, `must name at most ${MAX_PATTERNS}`)
 
-export const limitScope = z
+const limitScope = z
   .strictObject({
     principals: patterns
       .exactOptional()
@@ -44,7 +53,7 @@ const MAX_RATE = 1e10
 
 const amount = z.int().min(0, 'must be 0 or more').max(MAX_AMOUNT, `must be at most ${MAX_AMOUNT}`)
 
-export const limitName = z
+const limitName = z
   .string()
   .regex(
     /^[a-z0-9][a-z0-9._-]{0,62}$/,
@@ -73,13 +82,7 @@ export const fixedMembers = {
 }
 
 /** Says why terms contradict themselves, by their member; null: they do not. */
-export function termsFault({
-  measure,
-  per,
-  burst,
-  strict,
-  amount: most,
-}: LimitTerms): [string, string] | null {
+function termsFault({ measure, per, burst, strict, amount: most }: LimitTerms): [string, string] | null {
   const isRate = isRatePeriod(per)
   if (measure === 'concurrent') {
     if (per !== undefined) return ['per', 'must be left out: concurrent counts calls that are under way']
@@ -93,5 +96,72 @@ export function termsFault({
 }
 
 /** Has only the members that are stated: rows and the database have none that are undefined. */
-export const statedScope = (scope: z.output<typeof limitScope>): LimitScope =>
+const statedScope = (scope: z.output<typeof limitScope>): LimitScope =>
   Object.fromEntries(Object.entries(scope).filter(([, value]) => value !== undefined))
+
+const { name, amount: amountMember, burst, strict, on, show } = changeableMembers
+
+/** A new limit, as its maker states it. */
+export const newLimitBody = z.strictObject({
+  name,
+  ...fixedMembers,
+  for: fixedMembers.for.default({}),
+  each: fixedMembers.each.default(false),
+  per: fixedMembers.per.exactOptional(),
+  amount: amountMember,
+  burst: burst.exactOptional(),
+  strict: strict.default(false),
+  on: on.default('refuse'),
+  show: show.default(true),
+})
+
+/** The members that a change of a limit may state. */
+export const changedLimitBody = z.strictObject(changeableMembers).partial()
+
+export const overrideBody = z.strictObject({
+  amount: amountMember,
+  until: instant,
+  reason: z.string().trim().min(1, 'must say why').max(512, 'must be at most 512 characters'),
+})
+
+/** The name of a limit, and its terms. */
+type NamedTerms = Pick<CallLimit, 'name'> & { readonly terms: LimitTerms }
+
+/** Reads a new limit. Refuses with `body_unprocessable` if it contradicts itself. */
+export function newTerms({ name: named, ...body }: z.output<typeof newLimitBody>): NamedTerms {
+  // Proven by its shape: the members that are optional there are left out here.
+  return { name: named, terms: checkTerms({ ...body, for: statedScope(body.for) } as LimitTerms) }
+}
+
+/** Reads a change of a limit. Refuses as {@link newTerms} does. */
+export function changedTerms(
+  found: CallLimit,
+  { name: named = found.name, ...body }: z.output<typeof changedLimitBody>,
+): NamedTerms {
+  const stated = Object.fromEntries(Object.entries(body).filter(([, value]) => value !== undefined))
+  return { name: named, terms: checkTerms({ ...termsOf(found), ...stated }) }
+}
+
+/** Reads an override. Refuses with `body_unprocessable` if it has ended. `at`: ms since the epoch. */
+export function overrideOf(body: z.output<typeof overrideBody>, at: number): LimitOverride {
+  if (Date.parse(body.until) <= at)
+    throw unprocessableBody([{ field: 'until', message: 'must be in the future' }])
+  return { ...body, until: timestamp(Date.parse(body.until)) }
+}
+
+function checkTerms(terms: LimitTerms): LimitTerms {
+  const fault = termsFault(terms)
+  if (fault) throw unprocessableBody([{ field: fault[0], message: fault[1] }])
+  return terms
+}
+
+/** The terms of a limit, without what else is known of it. */
+export const termsOf = (limit: CallLimit): LimitTerms => {
+  const { for: scope, each, measure, amount: most, per, burst: atOnce } = limit
+  const { strict: isStrict, on: acts, show: isShown } = limit
+  return {
+    ...{ for: scope, each, measure, amount: most, strict: isStrict, on: acts, show: isShown },
+    ...(per !== undefined && { per }),
+    ...(atOnce !== undefined && { burst: atOnce }),
+  }
+}
