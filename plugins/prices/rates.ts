@@ -25,6 +25,8 @@ export type PriceSource = 'file' | 'builtin' | 'table'
 export interface PriceBook {
   /** Finds the price of a model as routed; null: it has none. Compiles it the first time. */
   readonly priceOf: (provider: string, model: string) => ModelPrice | null
+  /** Finds the pattern by which {@link PriceBook.priceOf} has found it. */
+  readonly entryOf: (provider: string, model: string) => string | null
   /** Finds the price of a call of `<resource>.<tool>`; null: it costs nothing. */
   readonly priceOfTool: (tool: string) => ModelPrice | null
   /** Hex SHA-256 of the table; null: there is none. */
@@ -49,6 +51,7 @@ interface BookDependencies {
 
 /** A pattern of a table: its price is made when a call first needs it. */
 interface PricePattern {
+  readonly match: string
   readonly vendor: string
   readonly matches: (name: string) => boolean
   readonly price: () => ModelPrice
@@ -58,7 +61,7 @@ interface PricePattern {
 export function priceBook(options: PriceOptions, { table, vendorOf, glob }: BookDependencies): PriceBook {
   const patternsOf = (model: PricedModel, source: PriceSource): readonly PricePattern[] => {
     const price = once(() => modelPrice(model, options.factors, source))
-    return matchesOf(model).map((match) => ({ vendor: vendorIn(match), matches: glob(match), price }))
+    return matchesOf(model).map((match) => ({ match, vendor: vendorIn(match), matches: glob(match), price }))
   }
   const own = options.models.flatMap((model) => patternsOf(model, 'file'))
   const listed = table ? table.prices.models.flatMap((model) => patternsOf(model, table.source)) : []
@@ -68,21 +71,23 @@ export function priceBook(options: PriceOptions, { table, vendorOf, glob }: Book
     matches: glob(match),
     price: once(() => namedPrice({ call: picoOf(usd, USE) }, 'file')),
   }))
+  const patternOf = (provider: string, model: string): PricePattern | undefined => {
+    const vendor = vendorOf(provider)
+    const ofVendor = [...(byVendor.get(vendor) ?? []), ...(byVendor.get('') ?? [])]
+    return firstFitting(own, `${provider}/${model}`) ?? firstFitting(ofVendor, `${vendor}/${model}`)
+  }
   return {
     table: table?.digest ?? null,
-    priceOf: (provider, model) => {
-      const vendor = vendorOf(provider)
-      const ofVendor = [...(byVendor.get(vendor) ?? []), ...(byVendor.get('') ?? [])]
-      return firstPrice(own, `${provider}/${model}`) ?? firstPrice(ofVendor, `${vendor}/${model}`)
-    },
-    priceOfTool: (tool) => firstPrice(tools, tool),
+    priceOf: (provider, model) => patternOf(provider, model)?.price() ?? null,
+    entryOf: (provider, model) => patternOf(provider, model)?.match ?? null,
+    priceOfTool: (tool) => firstFitting(tools, tool)?.price() ?? null,
   }
 }
 
-const firstPrice = (
-  patterns: readonly Pick<PricePattern, 'matches' | 'price'>[],
+const firstFitting = <Pattern extends Pick<PricePattern, 'matches'>>(
+  patterns: readonly Pattern[],
   name: string,
-): ModelPrice | null => patterns.find(({ matches }) => matches(name))?.price() ?? null
+): Pattern | undefined => patterns.find(({ matches }) => matches(name))
 
 function once<Value>(make: () => Value): () => Value {
   let made: { readonly value: Value } | null = null

@@ -20,7 +20,7 @@ import type { PublicHandlers } from '../http/routes.ts'
 import { isRequestedModel } from '../llm/answered-models.ts'
 import { describeProviders } from '../llm/describe-providers.ts'
 import { llmHandler } from '../llm/handler.ts'
-import { pricingOf } from '../llm/limits/priced.ts'
+import { priceFinder, pricingOf } from '../llm/limits/priced.ts'
 import { modelHandlers } from '../llm/models.ts'
 import type { LlmHandlers } from '../llm/routes.ts'
 import { providersOf as serving } from '../llm/routing.ts'
@@ -321,6 +321,7 @@ function adminContext(
     rotateAuditKey: logKeys.rotate,
     anchors: anchorStandingsOf(database, configuration.proofs.anchors, clock),
     providers: providersOf(services, configuration),
+    findPrices: priceFinder(configuration),
     mcp: {
       inspect: inspector(database, upstream, clock),
       allowPrivateUpstreams: settings.allowPrivateUpstreams,

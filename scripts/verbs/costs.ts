@@ -1,11 +1,14 @@
 import { amountText } from '../../plugins/limits/amount-text.ts'
 import { usdText } from '../../plugins/prices/usd.ts'
 import type { CostLine, CostReport } from '../../proxy/admin/costs/costs.ts'
+import type { FoundPrices } from '../../proxy/admin/operation/price-shapes.ts'
 import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { DOOR_NOTES } from '../admin/door.ts'
 import { subcommandOf, verbGroup } from '../admin/subcommand.ts'
 import { JSON_OPTION } from '../command.ts'
 import { alignColumns, jsonLines } from '../print.ts'
+
+type FoundPrice = FoundPrices['prices'][number]
 
 const COSTS = '/v1/admin/costs'
 const DAY_MS = 86_400_000
@@ -87,6 +90,54 @@ const check = subcommandOf({
   },
 })
 
+const PICO_PER_MILLION_USD = 1e6
+
+/** Writes rates of tokens as price lists do: USD for a million. */
+const rateText = ({ tokens = {} }: NonNullable<FoundPrice['rates']>): string =>
+  Object.entries(tokens)
+    .map(([kind, rate]) => `${kind} ${rate / PICO_PER_MILLION_USD}`)
+    .join(', ')
+
+const priceText = ({ free, rates }: FoundPrice): string => {
+  if (free) return 'free'
+  if (rates === null) return 'no price'
+  const { above = [], uses = {}, call } = rates
+  return [
+    ...(rates.tokens ? [rateText(rates)] : []),
+    ...above.map((tier) => `over ${tier.input_over} of input: ${rateText({ tokens: withoutStart(tier) })}`),
+    ...Object.entries(uses).map(([tool, rate]) => `${tool} ${rate / PICO_OF_USD} a use`),
+    ...(call === undefined ? [] : [`${call / PICO_OF_USD} a call`]),
+  ].join('; ')
+}
+
+const PICO_OF_USD = 1e12
+
+const withoutStart = ({ input_over: _, ...tier }: Readonly<Record<string, number>>) => tier
+
+/** Exits with 1 if a provider of the model has no price for it. */
+const showPrices = subcommandOf({
+  takes: 'MODEL',
+  about: 'which entry prices a model, at each provider that would be tried; exits with 1 if one has no price',
+  misuse: 'name one model, as callers do: sallyport prices show gpt-5',
+  options: JSON_OPTION,
+  run: async ({ call, say, args: [model = ''], values: { json } }) => {
+    const query = new URLSearchParams({ model }).toString()
+    const found = expectStatus<FoundPrices>(await call('GET', `/v1/admin/prices?${query}`), 200)
+    const isPriced = found.prices.length > 0 && found.prices.every(({ price }) => price !== null)
+    if (json) say(...jsonLines(found))
+    else if (!found.configured) say('nothing is priced: there is no 55-prices.yaml')
+    else if (found.prices.length === 0) say(`no provider has ${model}`)
+    else {
+      const rows = found.prices.map((one) => [
+        ...[one.provider, one.model ?? '-', one.entry ?? '-', one.source ?? '-', priceText(one)],
+      ])
+      say(...alignColumns([['PROVIDER', 'MODEL', 'ENTRY', 'FROM', 'USD FOR A MILLION TOKENS'], ...rows]))
+      if (found.table !== null) say(`table ${found.table}`)
+    }
+    return isPriced ? 0 : 1
+  },
+})
+
 async function allOf(call: AdminCall): Promise<readonly CostLine[]> {
   const from = new Date(Date.now() - 29 * DAY_MS).toISOString().slice(0, 10)
   const lines: CostLine[] = []
@@ -110,7 +161,7 @@ export const verbs = {
   prices: verbGroup({
     name: 'prices',
     about: `Looks after the prices of models. ${DOOR_NOTES}`,
-    verbs: { check },
-    notes: 'It demands admin.audit. Prices are configured in 55-prices.yaml.',
+    verbs: { check, show: showPrices },
+    notes: 'check demands admin.audit, show admin.read. Prices are configured in 55-prices.yaml.',
   }),
 }

@@ -3,6 +3,7 @@ import { exportAudit, listAudit, showHead, verifyAudit, verifyAuditWithProgress 
 import { packEvidence, reviewAudit, showLog } from '../audit/evidence.ts'
 import * as rotation from '../authority/rotation.ts'
 import { listCosts, listCostsAsCsv } from '../costs/costs.ts'
+import { findPrices } from '../costs/prices.ts'
 import { attachCas, detachCaByDigest, listCas } from '../keys/cas.ts'
 import { setOrganisation, showOrganisation } from '../keys/organisation.ts'
 import { disableSecret, enableSecretAgain, rotateSecret, showSecret } from '../keys/secret.ts'
@@ -130,6 +131,7 @@ const DIRECT = {
   mcpBindings: { create: bindPrincipal, list: listBindings, get: getBinding, revoke: revokeBinding },
   providers: { list: listProviders, try: tryProvider },
   costs: { list: listCosts, listAsCsv: listCostsAsCsv },
+  prices: { find: findPrices },
   cas: { attach: attachCas, list: listCas, detach: detachCaByDigest },
   caRotation: {
     show: rotation.showRotation,

@@ -24,6 +24,7 @@ import type { InspectUpstream } from '../../mcp/pinning/inspect.ts'
 import type { ArchiveAlarm, ArchivePlan, ArchiveStanding, ListedSegment } from './archive-shapes.ts'
 import type { LedgerPlaces, RehearsalPlaces } from './ledger-places.ts'
 import type { KeyedQueue } from './one-at-a-time.ts'
+import type { FoundPrices } from './price-shapes.ts'
 import type { ProviderList } from './provider-shapes.ts'
 import type { AnchorStanding } from './shapes.ts'
 
@@ -109,6 +110,8 @@ export interface AdminContext {
   readonly sealing: { readonly stopped: boolean }
   readonly archive: ArchiveDesk
   readonly editedTexts: Pick<EditedTexts, 'list' | 'note'>
+  /** Finds the prices that calls of a model are charged by. */
+  readonly findPrices: (model: string) => FoundPrices
   readonly requireRehearsal: 'always' | 'when_refusing' | 'never'
   readonly expected: ExpectationsInForce
   /** The configuration's lifetimes of sessions. */

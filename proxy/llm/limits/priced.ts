@@ -6,7 +6,7 @@ import type { PriceOptions } from '../../../plugins/prices/options.ts'
 import { type OpenPriceTable, type PriceBook, priceBook } from '../../../plugins/prices/rates.ts'
 import { LLM_ENDPOINTS } from '../dialects/registry.ts'
 import type { LlmOptions } from '../options.ts'
-import { modelNames } from '../routing.ts'
+import { modelNames, targetsOf } from '../routing.ts'
 
 interface PricedConfiguration {
   readonly prices: { readonly options: PriceOptions; readonly table: OpenPriceTable | null } | null
@@ -26,6 +26,25 @@ export function pricingOf(configuration: PricedConfiguration): CallPricing | nul
   const book = bookOf(configuration)
   const freePaths = new Set(LLM_ENDPOINTS.flatMap(({ path, isFree }) => (isFree ? [path] : [])))
   return book && callPricing({ book, modelAt: modelNames(configuration.llm), freePaths })
+}
+
+/** Finds the prices that calls of a model would be charged by, of each provider that would be tried. */
+export function priceFinder(configuration: PricedConfiguration) {
+  const book = bookOf(configuration)
+  const targets = targetsOf(configuration.llm)
+  return (name: string) => ({
+    configured: book !== null,
+    table: book?.table ?? null,
+    prices: targets(name).map(({ provider: { name: provider }, model }) => {
+      const found = model === null ? null : (book?.priceOf(provider, model) ?? null)
+      return {
+        ...{ provider, model },
+        price: found?.id ?? null,
+        entry: found && model !== null ? (book?.entryOf(provider, model) ?? null) : null,
+        ...{ source: found?.source ?? null, free: found?.isFree ?? false, rates: found?.rates ?? null },
+      }
+    }),
+  })
 }
 
 /** Says what a call will cost: of several providers the dearest. A model without a price that must have one is null. */

@@ -218,6 +218,14 @@ t.test('a budget of money is charged what calls cost, and a model without a pric
     refused.json.message,
     /^This call would hold 0\.00\d+ USD of money, which has 0\.0015\d* USD left\.$/,
   )
+  const priceOf = async (model: string) =>
+    (await gateway.admin('GET', `/v1/admin/prices?model=${model}`)).json
+  const rates = { tokens: { input: 1_000_000, output: 2_000_000 } }
+  const entry = { provider: 'openai', model: 'gpt-4o', entry: 'openai/gpt-4*', source: 'file', rates }
+  for (const name of ['gpt-4o', 'openai%2Fgpt-4o'])
+    t.match(await priceOf(name), { configured: true, table: null, prices: [entry] })
+  t.match(await priceOf('gpt-5'), { prices: [{ model: 'gpt-5', price: null, entry: null, rates: null }] })
+  t.equal((await gateway.admin('GET', '/v1/admin/prices')).status, 422, 'it names a model')
   const unpriced = await chat(gateway, bot, { ...CHAT, model: 'gpt-5' })
   t.match([unpriced.status, unpriced.json.reason], [400, 'limit_unpriced'])
   const [decision] = (await gateway.rows()).filter(({ status }) => status === 'allowed')

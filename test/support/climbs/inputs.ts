@@ -148,6 +148,7 @@ const OTHERS: Readonly<Record<string, Making<[climbing: Climbing]>>> = {
   deleteCapabilitySet: namedSet,
   listLabels: () => [{}],
   listCosts: () => [{}],
+  findPrices: () => [{ query: '?model=gpt-test' }],
   listLimits: () => [{}],
   getLimit: ofLimit(),
   createLimit: () => [{ body: { ...ofNobody, name: limitName() } }],

@@ -21,6 +21,7 @@ export const UNASKED = {
   hasEnvironmentSecret: false,
   whatIf: NO_WHAT_IF,
   providers: { list: () => ({ since: '', providers: [], routes: [] }), ask: () => Promise.resolve(null) },
+  findPrices: () => ({ configured: false, table: null, prices: [] }),
   twoPerson: [],
   expected: { sentences: [], enforceToolsCall: false, httpGet: false },
   signsIn: () => Promise.resolve(false),
