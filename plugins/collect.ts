@@ -190,7 +190,9 @@ export async function collectBytes(
 }
 
 /** Counts the most that is held at once of something that grows and shrinks. False: it does not fit. */
-export function peakReservation(held: MemoryReservation | null): (bytes: number) => boolean {
+export function peakReservation(
+  held: Pick<MemoryReservation, 'tryReserve'> | null,
+): (bytes: number) => boolean {
   let counted = 0
   return (bytes) => {
     if (held === null || bytes <= counted) return true

@@ -31,6 +31,8 @@ interface AnswerWires {
 }
 
 const NOTHING = Buffer.alloc(0)
+/** Characters that are counted at a time. */
+const COUNTED = 4_096
 
 /** Writes a provider's answer in the caller's wire, as it comes. */
 export class AnswerTranslator {
@@ -39,22 +41,39 @@ export class AnswerTranslator {
   readonly #writer: AnswerWriter
   readonly #events = new ServerEventReader()
   readonly #stopWords: StopWords
+  readonly #fits: (kept: number) => boolean
+  /** True: the writer repeats the texts of the answer at its end. */
+  readonly #keepsTexts: boolean
+  #isText = false
+  /** Characters of the pieces that the writer keeps. */
+  #kept = 0
   /** The reason why it is broken; null: it is not. For the log: it holds no word of the provider. */
   broken: string | null = null
 
-  /** `stopWords`: those that the provider was not told of. */
+  /**
+   * `stopWords`: those that the provider was not told of. `fits`: counts the most that is kept of the answer at once;
+   * false breaks it.
+   */
   constructor(
     { from, to }: AnswerWires,
     {
       reading,
       writing,
       stopWords,
-    }: { reading: AnswerMeans; writing: AnswerWriting; stopWords: readonly string[] },
+      fits,
+    }: {
+      reading: AnswerMeans
+      writing: AnswerWriting
+      stopWords: readonly string[]
+      fits: (bytes: number) => boolean
+    },
   ) {
     this.isStream = writing.isStream
     this.#reader = new READERS[from](reading)
     this.#writer = new WRITERS[to](writing)
     this.#stopWords = new StopWords(stopWords)
+    this.#fits = fits
+    this.#keepsTexts = to === 'responses' || !writing.isStream
   }
 
   /** True once the end of the answer is written. */
@@ -80,17 +99,16 @@ export class AnswerTranslator {
   /** Takes the next bytes of a stream. Returns what may be written by now. */
   push(chunk: Buffer): Buffer {
     if (this.#isOver) return NOTHING
-    return this.#guarded(() => {
-      let text = ''
+    return this.#guarded((written) => {
       for (const event of this.#events.add(chunk))
-        text += event.name === 'ping' ? this.#writer.ping : this.#write(this.#reader.add(event))
-      return text
+        written.push(event.name === 'ping' ? this.#writer.ping : this.#write(this.#reader.add(event)))
+      this.#count()
     })
   }
 
   /** Returns what is to be written when nothing more comes. */
   flush(): Buffer {
-    return this.#isOver ? NOTHING : this.#guarded(() => this.#write(this.#reader.end()))
+    return this.#isOver ? NOTHING : this.#guarded((written) => written.push(this.#write(this.#reader.end())))
   }
 
   /** Returns the event of an answer that is cut off, for which its provider may not be to blame; empty: it is over. */
@@ -100,7 +118,7 @@ export class AnswerTranslator {
 
   /** Translates a whole answer; null: it cannot be. */
   document(body: Buffer): Buffer | null {
-    this.#guarded(() => this.#write(this.#reader.document(body.toString())))
+    this.#guarded((written) => written.push(this.#write(this.#reader.document(body.toString()))))
     const document = this.#writer.document()
     return document && Buffer.from(JSON.stringify(document))
   }
@@ -109,14 +127,23 @@ export class AnswerTranslator {
     return this.broken !== null || this.#writer.isOver
   }
 
-  /** Breaks an answer that is too long, or no JSON. */
-  #guarded(translate: () => string): Buffer {
+  #count(): void {
+    if (this.#isOver) return
+    const kept = this.#events.kept + this.#reader.kept + this.#kept
+    if (!this.#fits(kept - (kept % COUNTED)))
+      throw new RangeError('there is no memory left for what is kept of the answer')
+  }
+
+  /** Breaks an answer that is too long, or no JSON, behind what was written of it. */
+  #guarded(translate: (written: string[]) => void): Buffer {
+    const written: string[] = []
     try {
-      return Buffer.from(translate())
+      translate(written)
     } catch (error) {
       if (!(error instanceof RangeError || error instanceof SyntaxError)) throw error
-      return Buffer.from(this.#write([{ kind: 'broken', why: error.message }]))
+      written.push(this.#write([{ kind: 'broken', why: error.message }]))
     }
+    return Buffer.from(written.join(''))
   }
 
   #write(events: readonly AnswerEvent[]): string {
@@ -124,6 +151,8 @@ export class AnswerTranslator {
     for (const event of this.#stopWords.pass(events)) {
       if (this.#isOver) break
       if (event.kind === 'broken') this.broken = event.why
+      else if (event.kind === 'open') this.#isText = event.part.kind === 'text'
+      else if (event.kind === 'delta' && (this.#keepsTexts || !this.#isText)) this.#kept += event.text.length
       text += this.#writer.add(event)
     }
     if (this.#writer.isOver && !this.isWhole) this.broken ??= 'a call of the answer is not finished'

@@ -1,4 +1,5 @@
 import { ThreadPool } from '../../../db/support/thread.ts'
+import { peakReservation } from '../../../plugins/collect.ts'
 import type { CallCommitments } from '../../../plugins/facts.ts'
 import type { MemoryReservation } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
@@ -31,7 +32,7 @@ export interface ToldCall {
   /** One principal has one thread at a time. */
   readonly principalId: string
   readonly commitments: Pick<CallCommitments, 'derived'>
-  readonly held: Pick<MemoryReservation, 'reserveAnswerInTurn'>
+  readonly held: Pick<MemoryReservation, 'reserveAnswerInTurn' | 'tryReserve'>
   readonly signal: AbortSignal
 }
 
@@ -100,6 +101,7 @@ export async function tellCall(call: ToldCall, to: ToldTarget): Promise<ToldRequ
         ...{ names, isStream, includeUsage: wantsUsage, showReasoning: target.showReasoning },
       },
       stopWords,
+      fits: peakReservation(held),
     },
   )
   return { from, to: to.wire, body: told, dropped: result.dropped, carried: result.carried, answer }

@@ -21,6 +21,11 @@ export class ServerEventReader {
   #name = ''
   #data: string[] = []
 
+  /** Characters of the event that has begun. */
+  get kept(): number {
+    return this.#eventLength + this.#lineLength
+  }
+
   add(chunk: Buffer): ServerEvent[] {
     let text = this.#decoder.write(chunk)
     if (!this.#hasBegun && text !== '') {
@@ -32,8 +37,7 @@ export class ServerEventReader {
     this.#pieces.push(text)
     this.#lineLength += text.length
     if (wasReturned || /[\r\n]/.test(text)) this.#addLines(events)
-    if (this.#eventLength + this.#lineLength > MAX_EVENT)
-      throw new RangeError('an event is longer than 1 MiB')
+    if (this.kept > MAX_EVENT) throw new RangeError('an event is longer than 1 MiB')
     return events
   }
 

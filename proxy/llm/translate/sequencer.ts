@@ -32,6 +32,11 @@ export class PartSequencer {
     return this.#current
   }
 
+  /** Characters of the parts that wait. */
+  get kept(): number {
+    return this.#kept
+  }
+
   has(key: string): boolean {
     return this.#current?.key === key || this.#waiting.has(key)
   }

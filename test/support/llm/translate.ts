@@ -45,6 +45,7 @@ export function translated(
   from: ApiWire,
   body: unknown,
   options: TargetModel = OPTIONS,
+  fits = (_bytes: number): boolean => true,
 ): Told | readonly TranslationFault[] {
   const text = typeof body === 'string' ? body : JSON.stringify(body)
   const result = translateRequest({ from, body: Buffer.from(text), sealKey: KEY, target: options })
@@ -63,6 +64,7 @@ export function translated(
         ...{ isStream, includeUsage: wantsUsage, showReasoning: options.showReasoning },
       },
       stopWords,
+      fits,
     },
   )
   return { body: Buffer.from(result.body).toString(), dropped, carried, answer }

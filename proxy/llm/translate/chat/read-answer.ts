@@ -41,6 +41,8 @@ export class ChatAnswerReader implements AnswerReader {
   readonly #calls: ChatCall[] = []
   readonly #byIndex = new Map<number, ChatCall>()
   #reasoning = ''
+  /** Characters of the arguments of all calls. */
+  #arguments = 0
   #texts = 0
   #usage: AnswerUsage | null = null
   #finish: AnswerEnd | null = null
@@ -51,6 +53,10 @@ export class ChatAnswerReader implements AnswerReader {
 
   constructor(reading: AnswerMeans) {
     this.#reading = reading
+  }
+
+  get kept(): number {
+    return this.#parts.kept + this.#reasoning.length + this.#arguments
   }
 
   get canEnd(): boolean {
@@ -190,6 +196,7 @@ export class ChatAnswerReader implements AnswerReader {
     const { arguments: args } = of
     const text = typeof args === 'string' ? args : isObject(args) ? JSON.stringify(args) : ''
     call.text += text
+    this.#arguments += text.length
     this.#parts.add(call.key, text)
     return null
   }
@@ -235,7 +242,9 @@ export class ChatAnswerReader implements AnswerReader {
     if (this.#calls.length > 0) return { kind: 'end', reason: 'calls' }
     if (this.#refused) return { kind: 'end', reason: 'refusal' }
     const stopWord = this.#stopWord
-    return stopWord === null ? { kind: 'end', reason: 'done' } : { kind: 'end', reason: 'stop_word', stopWord }
+    return stopWord === null
+      ? { kind: 'end', reason: 'done' }
+      : { kind: 'end', reason: 'stop_word', stopWord }
   }
 
   #broken(why: string): readonly AnswerEvent[] {

@@ -31,6 +31,8 @@ export class MessagesAnswerReader implements AnswerReader {
   #open: OpenBlock | null = null
   /** The thinking that stands together. */
   #reasoning: Record<string, unknown>[] | null = null
+  /** Characters of it, and of all that came before. */
+  #thought = 0
   #blocks = 0
   #calls = 0
   #stop: string | null = null
@@ -41,6 +43,10 @@ export class MessagesAnswerReader implements AnswerReader {
 
   constructor({ seal }: AnswerMeans) {
     this.#seal = seal
+  }
+
+  get kept(): number {
+    return this.#thought
   }
 
   document(text: string): AnswerEvent[] {
@@ -140,7 +146,8 @@ export class MessagesAnswerReader implements AnswerReader {
       this.#out.push({ kind: 'open', part: { kind: 'reasoning' } })
     }
     const exact = { ...block }
-    this.#reasoning.push(exact)
+    this.#thought += JSON.stringify(block).length
+    if (this.#thought <= MAX_THOUGHT) this.#reasoning.push(exact)
     this.#open = { index, kind: 'thinking', exact }
     this.#text(block.thinking)
     return null
@@ -157,12 +164,19 @@ export class MessagesAnswerReader implements AnswerReader {
     if (delta.type === 'text_delta' && kind === 'text') this.#text(delta.text)
     else if (delta.type === 'input_json_delta' && kind === 'call') this.#text(delta.partial_json)
     else if (delta.type === 'thinking_delta' && exact) {
-      append(exact, 'thinking', delta.thinking)
+      this.#append(exact, 'thinking', delta.thinking)
       this.#text(delta.thinking)
-    } else if (delta.type === 'signature_delta' && exact) append(exact, 'signature', delta.signature)
+    } else if (delta.type === 'signature_delta' && exact) this.#append(exact, 'signature', delta.signature)
     // Citations are of documents that the caller has sent: the text is whole without them.
     else if (delta.type !== 'citations_delta') return 'a piece is of another kind than its block'
     return null
+  }
+
+  #append(block: Record<string, unknown>, name: string, piece: unknown): void {
+    if (typeof piece !== 'string') return
+    this.#thought += piece.length
+    const before = block[name]
+    if (this.#thought <= MAX_THOUGHT) block[name] = typeof before === 'string' ? before + piece : piece
   }
 
   #stopBlock(index: unknown): string | null {
@@ -176,7 +190,7 @@ export class MessagesAnswerReader implements AnswerReader {
   /** Thinking that stands together comes back together. */
   #endReasoning(): void {
     if (!this.#reasoning) return
-    const sealed = this.#seal(this.#reasoning)
+    const sealed = this.#thought <= MAX_THOUGHT ? this.#seal(this.#reasoning) : null
     this.#reasoning = null
     this.#out.push({ kind: 'close', ...(sealed !== null && { sealed }) })
   }
@@ -205,7 +219,10 @@ export class MessagesAnswerReader implements AnswerReader {
   /** A later count is of all so far. The parts of the prompt are counted apart in this wire. */
   #count(usage: unknown): void {
     if (!isObject(usage)) return
-    for (const [name, value] of Object.entries(usage)) if (value !== null) this.#parts[name] = value
+    for (const name of COUNTS) {
+      const value = Object.hasOwn(usage, name) ? (usage[name] ?? null) : null
+      if (value !== null) this.#parts[name] = value
+    }
   }
 
   #usage(): AnswerUsage {
@@ -223,11 +240,14 @@ export class MessagesAnswerReader implements AnswerReader {
   }
 }
 
-/** Characters of one block of thinking that are kept. More of it is not sealed, and so does not come back. */
-const MAX_THINKING = 1024 * 1024
+/** Characters of an answer's thinking that are kept. With more, none of it is sealed, and so it does not come back. */
+const MAX_THOUGHT = 1024 * 1024
 
-function append(block: Record<string, unknown>, name: string, piece: unknown): void {
-  const before = block[name]
-  const text = typeof before === 'string' ? before : ''
-  if (typeof piece === 'string' && text.length <= MAX_THINKING) block[name] = text + piece
-}
+/** The counts of a message that are told. */
+const COUNTS = [
+  'input_tokens',
+  'cache_read_input_tokens',
+  'cache_creation_input_tokens',
+  'output_tokens',
+  'output_tokens_details',
+] as const

@@ -95,12 +95,13 @@ export class MessagesAnswerWriter implements AnswerWriter {
     }
     if (part.kind === 'reasoning') this.#piece({ type: 'signature_delta', signature: sealed })
     this.#send('content_block_stop', { index: this.#index })
+    this.#index += 1
+    this.#open = null
+    if (this.#writing.isStream) return
     const empty = emptyBlock(open)
     if (input !== null) this.#content.push({ ...empty, input: JSON.parse(input) })
     else if (part.kind === 'reasoning') this.#content.push({ ...empty, thinking: text, signature: sealed })
     else this.#content.push({ ...empty, text })
-    this.#index += 1
-    this.#open = null
   }
 
   #end(reason: AnswerEnd, stopWord: string | undefined): void {

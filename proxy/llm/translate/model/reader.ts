@@ -12,6 +12,8 @@ export interface AnswerMeans {
 /** Reads an answer in no wire's words. Each throws RangeError for one that is too long. */
 export interface AnswerReader {
   readonly add: (event: ServerEvent) => readonly AnswerEvent[]
+  /** Characters that it keeps of the answer. */
+  readonly kept: number
   /** True once the answer can end without another event: its usage alone is missing, if anything. */
   readonly canEnd: boolean
   /** The stream has ended. */

@@ -24,6 +24,10 @@ export class ResponsesAnswerReader implements AnswerReader {
     this.#reading = reading
   }
 
+  get kept(): number {
+    return this.#parts.kept
+  }
+
   add({ name, data }: ServerEvent): readonly AnswerEvent[] {
     if (this.#isOver || data.trim() === '[DONE]') return []
     let event: unknown

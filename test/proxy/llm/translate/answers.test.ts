@@ -33,12 +33,14 @@ const tools = {
 }
 
 /** A request whose answer is asked for, as a stream or not. */
-const request = (wire: 'chat' | 'responses', stream: boolean) =>
+const request = (wire: 'chat' | 'responses', stream: boolean, fits = (_bytes: number): boolean => true) =>
   told(
     wire,
     wire === 'chat'
       ? { model: 'planner', messages: [], tools: tools.chat, stream, stream_options: { include_usage: true } }
       : { model: 'planner', input: 'hi', tools: tools.responses, stream, store: false },
+    OPTIONS,
+    fits,
   )
 
 const READ = { chat: 'read', responses: 'files__read' }
@@ -212,6 +214,43 @@ const STOPS: readonly (readonly [stop: string, chat: string, status: string, why
   ['model_context_window_exceeded', 'length', 'incomplete', 'max_output_tokens'],
   ['refusal', 'content_filter', 'incomplete', 'content_filter'],
 ]
+
+await t.test('§ what is kept of an answer is counted, and without memory it is broken off', async (t) => {
+  const cutsOf = (stream: string): number[] =>
+    Array.from({ length: Math.floor(stream.length / 512) }, (_, n) => n * 512)
+  const keptOf = (wire: 'chat' | 'responses', stream: string): number => {
+    let most = 0
+    const fits = (bytes: number): boolean => {
+      most = Math.max(most, bytes)
+      return true
+    }
+    answered(request(wire, true, fits), stream, cutsOf(stream))
+    return most
+  }
+  const texts = begin() + textBlock(0, ...Array.from({ length: 100 }, () => 'a'.repeat(1_000)))
+  t.ok(keptOf('chat', texts) < 8_192, 'a text that has gone on is not kept')
+  t.ok(keptOf('responses', texts) > 90_000, 'it is by an API that repeats it at its end')
+  const call = begin() + callBlock(0, 'a', 'read', ...Array.from({ length: 100 }, () => ' '.repeat(1_000)))
+  t.ok(keptOf('chat', call) > 90_000)
+  t.ok(keptOf('chat', begin() + thinkingBlock(0, 'a'.repeat(100_000), 's')) > 90_000)
+
+  for (const wire of ['chat', 'responses'] as const) {
+    const made = request(wire, true, (bytes) => bytes < 50_000)
+    t.match(answered(made, call, cutsOf(call)), /content|created.*error/s, wire)
+    t.match([made.answer.isWhole, made.answer.broken], [false, /no memory/])
+  }
+})
+
+await t.test('§ thinking in many blocks is kept to 1 MiB, and is not sealed beyond', async (t) => {
+  const thinking = (length: number): string =>
+    Array.from({ length: 4 }, (_, index) => thinkingBlock(index, 'a'.repeat(length), 's')).join('')
+  const sealedOf = (stream: string): string =>
+    answered(request('responses', true), begin() + stream + textBlock(4, 'b') + finish('end_turn'))
+  t.match(sealedOf(thinking(100_000)), '"encrypted_content":"sp1.')
+  const long = sealedOf(thinking(400_000))
+  t.notMatch(long, 'sp1.')
+  t.match(long, 'response.completed', 'the answer is whole without it')
+})
 
 await t.test('§ an answer that reached a limit says so, and an unfinished call is left out', async (t) => {
   for (const [stop, reason, status, why] of STOPS) {
