@@ -18,8 +18,9 @@ import sys
 import unicodedata
 import zipfile
 import zlib
+from calendar import monthrange
 from collections import Counter, deque
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
 GENESIS = "0" * 64
@@ -416,6 +417,7 @@ class State:
         self.anchoring = set()  # streams whose process names the CA that let an SVID in
         self.old = set()  # subjects and resources of rows of version 1: nobody knows their revision
         self.prices = {}  # the rates that rows have stated, by their names
+        self.limits = Limits()
 
     def start(self, row):
         """Takes in what a start of the service says."""
@@ -683,7 +685,7 @@ class State:
             "secret": self.secret, "secret_is_disabled": self.disabled,
             "signing_keys": None if self.signing is None else by_units(self.signing),
             "sessions": self.sessions, "sessions_of_nobody": by_units(self.unsaid), "sets": self.sets,
-            **({"prices": self.prices} if self.prices else {}),
+            **({"prices": self.prices} if self.prices else {}), **self.limits.left(),
         }  # fmt: skip
 
     def take(self, left):
@@ -707,6 +709,7 @@ class State:
         self.signing = None if left["signing_keys"] is None else set(left["signing_keys"])
         self.sessions, self.unsaid, self.sets = left["sessions"], set(left["sessions_of_nobody"]), left["sets"]
         self.prices = dict(left.get("prices", {}))
+        self.limits.take(left)
 
 
 MODES = ("egress_dpop_mode", "no_downgrade", "enforce_tools_call")
@@ -793,6 +796,10 @@ class Judge:
         if self.reason == "mcp_tool_quarantined" and found is None and self.action == "mcp_tools_call" and self.resource:
             raise NotRecomputable("approved tools that are annotated so that no client may accept them")
         need(found == self.reason, f"was refused for {self.reason}, and the rows before it say: {found or 'allow it'}")
+
+    def is_refused_by_limit(self):
+        """Whether a limit had no room for it. A summary names no meter."""
+        return self.denied and self.reason == "limit_reached" and "summarised" not in self.detail
 
     def well_formed(self):
         said = self.authority
@@ -1085,6 +1092,7 @@ class Walk:
             self.decide(row)
         elif gated(row["action"]) and row["status"] in OUTCOMES and row["v"] == 2:
             self.charge(row)
+            self.settle(row)
         elif not gated(row["action"]) and not refused_change(row):
             self.hold(row)
             try:
@@ -1110,6 +1118,8 @@ class Walk:
             return self.compare(row["detail"])
         if row["action"] == "price.stated" and not old:
             return self.price(row["detail"])
+        if row["action"] in LIMIT_CHANGES and not old:
+            return self.state.limits.change(row)
         self.state.ways(row)
         self.state.cas_of(row)
         if not old:
@@ -1127,6 +1137,36 @@ class Walk:
         except Contradiction as problem:
             self.disagree += 1
             self.name(row["stream"], row["seq"], str(problem))
+
+    def settle(self, row):
+        try:
+            self.state.limits.ended(row)
+        except NotRecomputable as why:
+            self.why[str(why)] += 1
+        except Contradiction as problem:
+            self.disagree += 1
+            self.name(row["stream"], row["seq"], str(problem))
+
+    def limit(self, row):
+        """Counts a decision in its meters. Returns why that is not decided, or None. Raises Contradiction."""
+        try:
+            self.state.limits.decided(row, self.capabilities(row))
+        except NotRecomputable as why:
+            return f"in one point: {why}"
+
+    def refused_by_limit(self, row):
+        """Raises Contradiction or NotRecomputable."""
+        authority = row["detail"]["authority"]
+        need(row["detail"].get("limit") is not None, MIS_FORMED)
+        revisions(self.state, row["principal_id"], authority.get("revision"))
+        self.state.limits.refused(row, self.capabilities(row))
+
+    def capabilities(self, row):
+        """What the principal held in the revision that a decision names; None where that is not kept."""
+        authority = row["detail"].get("authority")
+        revision = authority.get("revision") if isinstance(authority, dict) else None
+        known = self.state.principals.get(row["principal_id"], ())
+        return next((one.capabilities for one in reversed(known) if one.revision == revision), None)
 
     def compare(self, said):
         leaf, digest = said.get("leaf"), said.get("sha256")
@@ -1180,16 +1220,33 @@ class Walk:
             if row["v"] == 1:
                 raise NotRecomputable("of version 1")
             try:
-                judge = Judge(row, self.state)
-                judge.judge()
-                if judge.in_one_point:
-                    self.why[judge.in_one_point] += stands
+                self.judge(row, stands)
             except Contradiction as problem:
                 self.disagree += stands
                 self.name(row["stream"], row["seq"], str(problem))
             self.recomputed += stands
         except NotRecomputable as why:
             self.why[str(why)] += stands
+
+    def judge(self, row, stands):
+        judge, limits, wrong = Judge(row, self.state), None, None
+        try:
+            # Counted whatever else the row is.
+            limits = self.limit(row) if row["status"] == "allowed" else None
+        except Contradiction as problem:
+            wrong = problem
+        try:
+            judge.judge()
+        except NotRecomputable:
+            if wrong:
+                raise wrong from None
+            if not judge.is_refused_by_limit():
+                raise
+            return self.refused_by_limit(row)
+        if wrong:
+            raise wrong
+        for point in filter(None, [judge.in_one_point or limits]):
+            self.why[point] += stands
 
     def pair(self, row):
         stream, request = row["stream"], row["request_id"]
@@ -1199,6 +1256,7 @@ class Walk:
                 if version == 2:
                     self.unfinished += 1
                     self.name(stream, seq, "was allowed, and has no outcome")
+            self.state.limits.keep(self.open)
         elif not gated(row["action"]):
             return
         elif row["status"] == "allowed" and request is not None:
@@ -1315,7 +1373,8 @@ HAS_ALL = members(
 
 
 def is_state(value):
-    return HAS_ALL(value) and map_of(is_rates)(value.get("prices", {}))
+    limits = map_of(IS_LIMIT)(value.get("limits", {})) and map_of(list_of(IS_HELD))(value.get("holds", {}))
+    return HAS_ALL(value) and map_of(is_rates)(value.get("prices", {})) and limits
 
 
 def states_said(file):
@@ -1465,6 +1524,492 @@ def check_cost(detail, prices):
     total = sum(cost_of(prices[price], of, estimated) for price, of, estimated in billed)
     made = min(MOST, -(-total // (MILLION * MILLION**3)))
     need(made == said["microusd"], f"says a cost of {said['microusd']}, but its counts and rates make {made}")
+
+
+# ---- Limits: #recomputing-limits ------------------------------------------------------------------------
+
+PAST_METERS = 16_384  # changes of meters whose state before them is kept
+KEPT_STATES = 16  # of a limit
+DAY_MS = 86_400_000
+NEW_METER = (0, 0, 0, 0)  # n, reserved, spent, tat
+LIMIT_CHANGES = {f"limit.{what}" for what in ("created", "changed", "overridden", "removed")}
+LIMIT_MEMBERS = {"id", "name", "revision", "for", "each", "measure", "amount", "per", "burst", "strict", "on", "show", "override"}
+SCOPE_LISTS = ("principals", "types", "models", "tools")
+RATES = {"second": 1_000, "minute": 60_000}
+WINDOWS = {"hour": (3_600_000, 0), "day": (DAY_MS, 0), "week": (7 * DAY_MS, 4 * DAY_MS)}
+MIS_FORMED = "does not say its limits as they are said"
+OF_LONG_AGO = "limits of a window that was over a day before"
+UNSAID_SCOPE = "limits for something that the row does not say"
+MOVED_ON = "limits whose meter has gone on since"
+TOO_MANY = "limits, after more open calls than are followed"
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def ms_of(text):
+    since = datetime.fromisoformat(text[:-1]).replace(tzinfo=timezone.utc) - EPOCH
+    return since.days * DAY_MS + since.seconds * 1_000 + since.microseconds // 1_000
+
+
+def text_of_ms(at):
+    return (EPOCH + timedelta(milliseconds=at)).isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+def window(per, at):
+    """The first ms of a window of the UTC calendar, and that of the next; None where it has no end."""
+    if per == "ever":
+        return None
+    if per == "month":
+        now = EPOCH + timedelta(milliseconds=at)
+        begins = datetime(now.year, now.month, 1, tzinfo=timezone.utc)
+        days = monthrange(now.year, now.month)[1]
+        return (begins - EPOCH).days * DAY_MS, ((begins - EPOCH).days + days) * DAY_MS
+    length, first = WINDOWS[per]
+    begins = (at - first) // length * length + first
+    return begins, begins + length
+
+
+def is_name(value):
+    return isinstance(value, str) and value != ""
+
+
+def is_override(value):
+    return value is None or (
+        isinstance(value, dict) and set(value) == {"amount", "until", "reason"} and is_place(value["amount"])
+        and is_text(value["until"]) and is_instant(value["until"]) and is_text(value["reason"])
+    )  # fmt: skip
+
+
+def is_limit(value):
+    """Whether it is the state of a limit, as rows of its changes say it."""
+    if not isinstance(value, dict) or not set(value) <= LIMIT_MEMBERS or not LIMIT_MEMBERS - {"per", "burst"} <= set(value):
+        return False
+    scope, measure, per = value["for"], value["measure"], value.get("per")
+    if not isinstance(scope, dict) or not set(scope) <= {"holding", *SCOPE_LISTS} or not is_name(scope.get("holding", "x")):
+        return False
+    if measure == "concurrent":
+        timed = "per" not in value and "burst" not in value
+    elif per in RATES:
+        timed = measure in ("tokens", "calls") and is_place(value.get("burst", 0))
+    else:
+        timed = measure in ("cost", "tokens", "calls") and per in ("month", "ever", *WINDOWS) and "burst" not in value
+    return (
+        timed and is_name(value["id"]) and is_name(value["name"]) and is_count(value["revision"])
+        and all(list_of(is_name)(scope.get(name, [])) for name in SCOPE_LISTS)
+        and all(is_flag(value[name]) for name in ("each", "strict", "show"))
+        and value["on"] in ("refuse", "alert") and is_place(value["amount"]) and is_override(value["override"])
+    )  # fmt: skip
+
+
+def is_reservation(value, more=()):
+    numbers = ("revision", "n", "used", "took", *more)
+    return (
+        isinstance(value, dict) and set(value) - {"each"} == {"id", "span", *numbers} and is_flag(value.get("each", False))
+        and is_text(value["id"]) and is_text(value["span"]) and all(is_place(value[name]) for name in numbers)
+    )  # fmt: skip
+
+
+def is_settlement(value):
+    return (
+        isinstance(value, dict) and set(value) == {"id", "span", "n", "charged"} and is_text(value["id"])
+        and is_text(value["span"]) and is_place(value["n"]) and is_place(value["charged"])
+    )  # fmt: skip
+
+
+def limits_in(detail, is_one):
+    """The member `limits` of a row. Raises Contradiction."""
+    said = detail.get("limits", [])
+    need(list_of(is_one)(said) and len({one["id"] for one in said}) == len(said), MIS_FORMED)
+    return said
+
+
+def fits_glob(pattern, name):
+    """Linear: each part is looked for once."""
+    head, *rest = pattern.split("*")
+    if not rest:
+        return name == pattern
+    at, tail = len(head), rest.pop()
+    if not name.startswith(head):
+        return False
+    for part in rest:
+        found = name.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return len(name) - len(tail) >= at and name.endswith(tail)
+
+
+def amount_at(limit, now):
+    override = limit["override"]
+    return override["amount"] if override and ms_of(override["until"]) > ms_of(now) else limit["amount"]
+
+
+def meter_of(limit, row):
+    """The span that a call counts in, for whom, the most there is, and of a steady rate how much drains in which time."""
+    now, per = row["recorded_at"], limit.get("per")
+    amount, who = amount_at(limit, now), (row["principal_id"] or "") if limit["each"] else ""
+    if per is None:
+        return "now", who, amount, None
+    if per in RATES:
+        return "steady", who, limit.get("burst", amount), (amount, RATES[per])
+    begins = window(per, ms_of(now))
+    return ("ever" if begins is None else text_of_ms(begins[0])), who, amount, None
+
+
+def level(meter, refill, at):
+    _, _, spent, tat = meter
+    return max(0, spent - refill[0] * max(0, at - tat))
+
+
+def used_of(meter, refill, at):
+    return meter[1] + meter[2] if refill is None else -(-level(meter, refill, at) // refill[1])
+
+
+def has_room(meter, took, most, refill, at):
+    if refill is None:
+        return meter[1] + meter[2] + took <= most
+    return level(meter, refill, at) + took * refill[1] <= most * refill[1]
+
+
+def poured(meter, units, refill, at):
+    """A steady meter, after what has drained from it until then, with so many units more."""
+    return 0, max(0, level(meter, refill, at) + units * refill[1]), max(meter[3], at)
+
+
+def used_in_outcome(measure, detail):
+    """What an outcome says that its call has used; None where nobody has said."""
+    if measure in ("calls", "concurrent"):
+        return 1 if measure == "calls" else 0
+    status, attempts = detail.get("upstream_status"), detail.get("attempts")
+    asked = isinstance(attempts, list) and len(attempts) > 0
+    untaken = (is_integer(status) and status >= 400) or ("tokens_unknown" not in detail and not asked)
+    unstated = 0 if untaken else None
+    if measure == "cost":
+        cost = detail.get("cost")
+        if not isinstance(cost, dict):
+            return unstated
+        return cost["microusd"] if is_place(cost.get("microusd")) else None
+    tokens = detail.get("tokens")
+    if not isinstance(tokens, dict):
+        return unstated
+    counts_said = [tokens[name] for name in ("input", "output") if is_place(tokens.get(name))]
+    return sum(counts_said) if counts_said else None
+
+
+def charges(measure, detail, took):
+    """What an outcome may charge; None where its row does not say what was used."""
+    reason = detail.get("reason")
+    if reason == "crash":
+        return [0 if measure == "concurrent" else took]
+    if reason == "detail_unstorable" and measure in ("cost", "tokens"):
+        return None
+    used = used_in_outcome(measure, detail)
+    unused = reason == "audit_unavailable" and detail.get("http_status") == 503
+    return [took if used is None else used, *([0] if unused else [])]
+
+
+class Meter:
+    def __init__(self, state=NEW_METER, held=0):
+        self.state, self.open, self.past = state, held, {}
+
+
+class Limit:
+    """A limit: its last states, the newest one last, and its meters by span and principal."""
+
+    def __init__(self, state):
+        self.states, self.removed, self.forgotten, self.spans = deque([state], maxlen=KEPT_STATES), None, None, {}
+
+    def last(self):
+        return self.states[-1]
+
+    def fixed(self):
+        return [self.last().get(name) for name in ("for", "each", "measure", "per")]
+
+    def idle(self):
+        return not any(meter.open for span in self.spans.values() for meter in span.values())
+
+    def find(self, span, who):
+        return self.spans.get(span, {}).get(who)
+
+    def is_forgotten(self, span):
+        """Texts of windows are ASCII."""
+        return self.forgotten is not None and units(span) <= units(self.forgotten) and span not in self.spans
+
+    def take(self, span, who, now):
+        """The meter, or a new one; None where it is of a window that was forgotten."""
+        if span not in self.spans:
+            if self.is_forgotten(span):
+                return None
+            self.forget(ms_of(now))
+        return self.spans.setdefault(span, {}).setdefault(who, Meter())
+
+    def forget(self, at):
+        per = self.last().get("per")
+        if per is None or per in RATES or per == "ever":
+            return
+        for span in list(self.spans):
+            over = is_instant(span) and window(per, ms_of(span))[1] + DAY_MS <= at
+            if over and not any(meter.open for meter in self.spans[span].values()):
+                del self.spans[span]
+                if self.forgotten is None or units(span) > units(self.forgotten):
+                    self.forgotten = span
+
+    def fit(self, row, capabilities):
+        """True, False, or None where the row does not say enough."""
+        scope, detail, unsaid = self.last()["for"], row["detail"], False
+        routed, is_model = detail.get("routed"), row["action"] == "egress_llm_chat"
+        models = [] if not is_model else routed if strings(routed) and all(len(one) < 1_024 for one in map(units, routed)) else None
+        tool = row["tool"]
+        tools = [tool] if tool is not None and len(units(tool)) < 1_024 else [] if tool is None else None
+        names = None if row["principal_type"] == "user" else [row["principal_id"] or ""]
+        kind = row["principal_type"] if row["principal_type"] in ("agent", "user", "workload") else "operator"
+        for patterns, known in (("principals", names), ("models", models), ("tools", tools), ("types", [kind])):
+            if patterns not in scope:
+                continue
+            if known is None:
+                unsaid = True
+            elif patterns == "types":
+                if kind not in scope["types"]:
+                    return False
+            elif not any(fits_glob(pattern, name) for pattern in scope[patterns] for name in known):
+                return False
+        if "holding" in scope:
+            if capabilities is None:
+                unsaid = True
+            elif scope["holding"] not in capabilities:
+                return False
+        return None if unsaid else True
+
+
+def units(text):
+    """A text as its UTF-16 code units: how long it is, and its order."""
+    return memoryview(text.encode("utf-16-be", "surrogatepass")).cast("H").tolist() if not text.isascii() else list(map(ord, text))
+
+
+class Limits:
+    def __init__(self):
+        self.limits, self.holds = {}, {}
+        self.past, self.cut = deque(), False  # the meters whose state before a change is kept, and its n
+
+    def change(self, row):
+        """A row that makes, changes or removes a limit. Raises Contradiction; its content counts all the same."""
+        said, what, now = row["detail"].get("limit"), row["action"].partition(".")[2], row["recorded_at"]
+        need(is_limit(said), "does not carry the state of a limit")
+        for name in [name for name, one in self.limits.items() if one.removed and one.idle() and ms_of(one.removed) + DAY_MS <= ms_of(now)]:
+            del self.limits[name]
+        name, known = said["id"], self.limits.get(said["id"])
+        there = known is not None and known.removed is None
+        before = known.last() if known else None
+        if what == "removed":
+            if known:
+                known.removed = now
+            need(there, f"changes the limit {name}, which is not there")
+            return need(same_json(before, said), f"removes another limit {name} than there is")
+        fixed = known.fixed() if known else None
+        new = Limit(said)
+        if known and same_json(fixed, new.fixed()):
+            known.states.append(said)
+            known.removed = None
+        else:
+            self.limits[name] = new
+        if what == "created":
+            return need(known is None and said["revision"] == 1, f"makes the limit {name}, which is there")
+        need(there, f"changes the limit {name}, which is not there")
+        need(same_json(fixed, new.fixed()), f"changes what the limit {name} is for")
+        need(said["revision"] == before["revision"] + 1, f"makes revision {said['revision']} of the limit {name}, behind {before['revision']}")
+
+    def set(self, meter, n, rest):
+        """Gives a meter its next state, and keeps the one before."""
+        if len(self.past) == PAST_METERS:
+            oldest, number = self.past.popleft()
+            oldest.past.pop(number, None)
+        meter.past[meter.state[0]] = meter.state
+        self.past.append((meter, meter.state[0]))
+        meter.state = (n, *rest)
+
+    def decided(self, row, capabilities):
+        """An allowed decision. Raises Contradiction or NotRecomputable, once all is counted."""
+        named = limits_in(row["detail"], is_reservation)
+        faults = [self.reserve(row, one, capabilities) for one in named]
+        if named:
+            self.hold(row, named)
+        if self.cut and (named or self.limits):
+            raise NotRecomputable(TOO_MANY)
+        ids = {one["id"] for one in named}
+        for name, limit in self.limits.items():
+            if limit.removed is None and name not in ids:
+                fit = limit.fit(row, capabilities)
+                if fit:
+                    faults.append(Contradiction(f"leaves out the limit {name}, which is for it"))
+                elif fit is None:
+                    faults.append(NotRecomputable(UNSAID_SCOPE))
+        cost = self.held_cost((one["id"], one["took"]) for one in named)
+        if not same_json(row["detail"].get("held_microusd", cost), cost):
+            faults.append(Contradiction("says another cost than it holds"))
+        raise_worst(faults)
+
+    def held_cost(self, held):
+        """The most that is held of a limit of cost; None where none is."""
+        return max((took for name, took in held if name in self.limits and self.limits[name].last()["measure"] == "cost"), default=None)
+
+    def reserve(self, row, said, capabilities):
+        known = self.limits.get(said["id"])
+        if known is None or known.removed is not None:
+            return Contradiction(f"names the limit {said['id']}, which is not there")
+        limit, now = known.last(), row["recorded_at"]
+        span, _, most, refill = meter_of(limit, row)
+        meter = known.take(said["span"], meter_of(limit, row)[1], now)
+        if meter is None:
+            return NotRecomputable(OF_LONG_AGO)
+        before, at, took = meter.state, ms_of(now), said["took"]
+        meter.open += 1
+        self.set(meter, said["n"], poured(before, took, refill, at) if refill else (before[1] + took, before[2], before[3]))
+        try:
+            need(said["revision"] == limit["revision"], f"rests on revision {said['revision']} of the limit {said['id']}")
+            same = said.get("each", False) is limit["each"] and said["span"] == span and is_unit(limit, took)
+            need(same, f"says the limit {said['id']} otherwise than it is")
+            fit = known.fit(row, capabilities)
+            need(fit is not False, f"names the limit {said['id']}, which is not for it")
+            need(said["n"] == before[0] + 1, f"is change {said['n']} of a meter of the limit {said['id']}, behind {before[0]}")
+            used = used_of(before, refill, at)
+            need(said["used"] == used, f"says that {said['used']} of the limit {said['id']} are used, but it is {used}")
+            room = limit["on"] != "refuse" or has_room(before, took, most, refill, at)
+            need(room, f"takes {took} of the limit {said['id']}, of which {used} of {most} are used")
+        except Contradiction as problem:
+            return problem
+        return NotRecomputable(UNSAID_SCOPE) if fit is None else None
+
+    def hold(self, row, named):
+        if len(self.holds) >= KEPT_CALLS:
+            self.cut = True
+            return
+        held = self.holds[row["request_id"] or ""] = []
+        for one in named:
+            known = self.limits.get(one["id"])
+            _, who, _, refill = meter_of(known.last(), row) if known else (None, "", None, None)
+            held.append([one["id"], one["span"], who, one["took"], refill[0] if refill else None])
+
+    def ended(self, row):
+        """An outcome. Raises Contradiction or NotRecomputable, once all is counted."""
+        held = self.holds.pop(row["request_id"] or "", [])
+        named = limits_in(row["detail"], is_settlement)
+        faults = [self.settle(row, one, held) for one in named]
+        if self.cut:
+            if named:
+                raise NotRecomputable(TOO_MANY)
+            return
+        ids = {one["id"] for one in named}
+        faults += [Contradiction(f"does not settle the limit {one[0]}") for one in held if one[0] not in ids]
+        cost, died = row["detail"].get("cost"), row["detail"].get("reason") == "crash"
+        if died and isinstance(cost, dict) and not same_json(cost.get("microusd"), self.held_cost((one[0], one[3]) for one in held)):
+            faults.append(Contradiction("says another cost than its decision held"))
+        raise_worst(faults)
+
+    def settle(self, row, said, held):
+        of = next((one for one in held if one[:2] == [said["id"], said["span"]]), None)
+        if of is None:
+            return Contradiction(f"settles the limit {said['id']}, of which its decision holds nothing")
+        name, span, who, took, rate = of
+        known = self.limits.get(name)
+        meter = known.find(span, who) if known else None
+        if meter is None:
+            return NotRecomputable(OF_LONG_AGO)
+        limit, detail, before, charged = known.last(), row["detail"], meter.state, said["charged"]
+        per = limit.get("per")
+        meter.open = max(0, meter.open - 1)
+        if span != "steady":
+            rest = max(0, before[1] - took), before[2] + charged, before[3]
+        elif rate is not None and per in RATES and detail.get("reason") != "crash":
+            rest = poured(before, charged - took, (rate, RATES[per]), ms_of(row["recorded_at"]))
+        else:
+            rest = before[1:]
+        self.set(meter, said["n"], rest)
+        if said["n"] != before[0] + 1:
+            return Contradiction(f"is change {said['n']} of a meter of the limit {name}, behind {before[0]}")
+        due = charges(limit["measure"], detail, took)
+        if due is None:
+            return NotRecomputable("charges of outcomes that could not be stored")
+        return None if charged in due else Contradiction(f"charges {charged} of the limit {name}, but it makes {due[0]}")
+
+    def refused(self, row, capabilities):
+        """A decision that was refused because of a limit. Raises Contradiction or NotRecomputable."""
+        said = row["detail"].get("limit")
+        need(is_reservation(said, ("most",)), MIS_FORMED)
+        name, known = said["id"], self.limits.get(said["id"])
+        need(known, f"names the limit {name}, which no row made")
+        limit = next((one for one in reversed(known.states) if one["revision"] == said["revision"]), None)
+        if limit is None:
+            need(said["revision"] <= known.last()["revision"], f"rests on revision {said['revision']} of the limit {name}, which no row made")
+            raise NotRecomputable("limits of a state that was changed often since")
+        span, who, most, refill = meter_of(limit, row)
+        same = said["span"] == span and said.get("each", False) is limit["each"] and said["most"] == most
+        need(same and limit["on"] == "refuse" and is_unit(limit, said["took"]), f"says the limit {name} otherwise than it is")
+        fit = known.fit(row, capabilities)
+        need(fit is not False, f"is refused by the limit {name}, which is not for it")
+        if known.is_forgotten(span):
+            raise NotRecomputable(OF_LONG_AGO)
+        if self.cut:
+            raise NotRecomputable(TOO_MANY)
+        meter, at = known.find(span, who) or Meter(), ms_of(row["recorded_at"])
+        need(said["n"] <= meter.state[0], f"names change {said['n']} of a meter of the limit {name}, which no row made")
+        then = NEW_METER if said["n"] == 0 else meter.state if said["n"] == meter.state[0] else meter.past.get(said["n"])
+        if then is None:
+            raise NotRecomputable(MOVED_ON)
+        used = used_of(then, refill, at)
+        need(used == said["used"], f"says that {said['used']} of the limit {name} were used, but it was {used}")
+        full = not has_room(then, said["took"], most, refill, at)
+        need(full, f"is refused, but the limit {name} had room: {used} and {said['took']} of {most}")
+        if fit is None:
+            raise NotRecomputable(UNSAID_SCOPE)
+
+    def keep(self, requests):
+        """Forgets what calls hold that no outcome will end: a start has left them behind."""
+        self.holds = {request: held for request, held in self.holds.items() if request in requests}
+
+    def left(self):
+        if not self.limits:
+            return {}
+        limits = {
+            name: {
+                "states": list(one.states), "removed": one.removed, "forgotten": one.forgotten,
+                "meters": {
+                    span: {who: [*meter.state, meter.open] for who, meter in meters.items()} for span, meters in one.spans.items()
+                },
+            } for name, one in self.limits.items()
+        }  # fmt: skip
+        return {"limits": limits, **({"holds": self.holds} if self.holds else {})}
+
+    def take(self, left):
+        for name, one in left.get("limits", {}).items():
+            limit = self.limits[name] = Limit(one["states"][0])
+            limit.states = deque(one["states"], maxlen=KEPT_STATES)
+            limit.removed, limit.forgotten = one["removed"], one["forgotten"]
+            limit.spans = {
+                span: {who: Meter(tuple(said[:4]), said[4]) for who, said in meters.items()} for span, meters in one["meters"].items()
+            }
+        self.holds, self.cut = dict(left.get("holds", {})), left["open_is_cut"]
+
+
+def same_json(one, other):
+    """To Python 1 is true; in JSON it is not."""
+    return canonical(READ.decode(json.dumps(one))) == canonical(READ.decode(json.dumps(other)))
+
+
+def is_unit(limit, took):
+    return took == 1 or limit["measure"] in ("cost", "tokens")
+
+
+def raise_worst(faults):
+    wrong = [one for one in faults if isinstance(one, Contradiction)]
+    for one in wrong or [one for one in faults if one is not None]:
+        raise one
+
+
+IS_METER = row_of(*[is_place] * 5)
+IS_LIMIT = members(
+    states=lambda value: bool(value) and list_of(is_limit)(value), removed=maybe(is_text), forgotten=maybe(is_text),
+    meters=map_of(map_of(IS_METER)),
+)  # fmt: skip
+IS_HELD = row_of(is_text, is_text, is_text, is_place, maybe(is_place))
 
 
 # ---- The tree: #tree ------------------------------------------------------------------------------------

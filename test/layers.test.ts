@@ -258,9 +258,9 @@ const DASHBOARD_MAY_IMPORT: RoomImports = {
   ],
 }
 
-/** The rooms of db/ledger: meters → record → canonical → {authority, tree, counts} → verify → read; rehearsal → authority. */
+/** The rooms of db/ledger: meters → record → canonical → {metered → authority, tree, counts} → verify → read; rehearsal → authority. */
 const LEDGER_MAY_IMPORT: RoomImports = {
-  authority: ['ledger/canonical', 'ledger/record', 'support'],
+  authority: ['ledger/canonical', 'ledger/metered', 'ledger/record', 'support'],
   canonical: ['ledger/record', 'support'],
   counts: ['schema.ts', 'support'],
   read: [
@@ -273,6 +273,7 @@ const LEDGER_MAY_IMPORT: RoomImports = {
     'schema.ts',
     'support',
   ],
+  metered: ['ledger/canonical', 'ledger/meters', 'ledger/record', 'limits', 'schema.ts', 'support'],
   meters: ['support'],
   record: ['authority-moves.ts', 'database.ts', 'ledger/meters', 'schema.ts', 'support'],
   rehearsal: ['ledger/authority', 'ledger/record', 'support'],

@@ -25,6 +25,7 @@ export interface RecordedAuthority extends NonNullable<ReturnType<typeof modeOf>
 
 export interface RecordedDecision {
   readonly row: StoredRow
+  readonly detail: UnknownRecord
   readonly allowed: boolean
   /** ms since the epoch. */
   readonly at: number
@@ -53,6 +54,7 @@ export function recordedDecisionOf(row: StoredRow, detail: UnknownRecord): Recor
   const { authority, reason, refused_by: by, required_capability: required, path, summarised } = detail
   return {
     row,
+    detail,
     allowed: row.status === 'allowed',
     at: Date.parse(row.recorded_at),
     fault: faultOf(row, detail),

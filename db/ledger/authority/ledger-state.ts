@@ -1,5 +1,7 @@
 import canonicalize from 'canonicalize'
 import { isObject } from '../../support/json.ts'
+import type { LimitsState } from '../metered/limit-replay.ts'
+import { isLimitsState } from '../metered/limits-state.ts'
 import type { LeafVersion } from '../record/leaf.ts'
 import type { PriceRates } from './costs.ts'
 import type { PrincipalSet } from './principal-sets.ts'
@@ -33,7 +35,7 @@ export interface BoundState {
 }
 
 /** Says what decisions are judged by. */
-export interface ReplayState extends BoundState {
+export interface ReplayState extends BoundState, LimitsState {
   readonly principals: RecordOf<PrincipalRecord>
   readonly resources: RecordOf<ResourceRecord>
   /** Ordered by the rows that last named them. */
@@ -155,7 +157,7 @@ export const configurationMembers = ({
 /** Tells a state by its types. Does NOT say that it is written as {@link stateText} writes it. */
 export function isLedgerState(value: unknown): value is LedgerState {
   if (!isObject(value) || value.v !== 1) return false
-  return Object.entries(MEMBERS).every(([name, isOne]) => isOne(value[name]))
+  return Object.entries(MEMBERS).every(([name, isOne]) => isOne(value[name])) && isLimitsState(value)
 }
 
 const isFlag = (value: unknown): boolean => typeof value === 'boolean'

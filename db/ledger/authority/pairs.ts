@@ -22,6 +22,7 @@ export interface DecisionPairing {
   ): { readonly problem: string | null; readonly left: readonly number[] }
   /** Allowed decisions whose outcome may still come. */
   readonly open: number
+  readonly isOpen: (request: string) => boolean
   readonly state: () => OpenDecisions
 }
 
@@ -84,6 +85,7 @@ export function decisionPairing(before?: OpenDecisions): DecisionPairing {
     get open() {
       return holders.size
     },
+    isOpen: (id) => holders.has(id),
     state: () => ({
       open: Object.fromEntries(
         [...streams].flatMap(([stream, calls]) =>

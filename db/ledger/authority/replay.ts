@@ -1,8 +1,15 @@
 import { isObject, type UnknownRecord } from '../../support/json.ts'
+import { MeteredRows } from '../metered/metered-rows.ts'
 import type { LeafVersion, StoredRow } from '../record/leaf.ts'
 import { BoundReplay } from './bound.ts'
 import { PRICE_ACTION, type PriceRates } from './costs.ts'
-import { configurationMembers, principalMembers, type ReplayState, resourceMembers } from './ledger-state.ts'
+import {
+  configurationMembers,
+  type OpenDecisions,
+  principalMembers,
+  type ReplayState,
+  resourceMembers,
+} from './ledger-state.ts'
 import { statedPriceIn } from './stated-prices.ts'
 import {
   type ConfigurationState,
@@ -65,12 +72,15 @@ export class LedgerReplay {
   /** The rates that rows have stated, by their names. */
   readonly prices = new Map<string, PriceRates>()
   readonly bound: BoundReplay
+  /** Limits, and the meters that calls count in. */
+  readonly metered: MeteredRows
   /** Subjects and resources of rows of version 1, which say no state. */
   readonly before: Set<string>
 
   /** `state`: what the rows before the first one have left. */
-  constructor(state?: ReplayState) {
+  constructor(state?: ReplayState & Partial<Pick<OpenDecisions, 'open_is_cut'>>) {
     this.bound = new BoundReplay(state)
+    this.metered = new MeteredRows(state)
     this.before = new Set(state?.old)
     if (!state) return
     for (const [subject, said] of Object.entries(state.principals)) {
@@ -132,6 +142,7 @@ export class LedgerReplay {
       rotation: this.#rotation,
       names_anchors: [...this.anchoring].toSorted(),
       ...(this.prices.size > 0 && { prices: Object.fromEntries(this.prices) }),
+      ...this.metered.replay.state(),
       old: [...this.before].toSorted(),
     }
   }
@@ -144,6 +155,7 @@ export class LedgerReplay {
     if (version === 1) return this.#seeBefore(detail)
     if (ofBound !== null || ofCa !== null) return ofBound ?? ofCa
     if (row.action === PRICE_ACTION) return this.#seePrice(detail)
+    if (family === 'limit') return this.metered.replay.apply(row, detail)
     if (row.action === 'authority.bound') return this.#seeBound(detail)
     if (row.action === 'config.loaded') return this.#seeConfiguration(row.config_digest, detail)
     if (row.action === 'authority.snapshot') return this.#seeSnapshot(detail)

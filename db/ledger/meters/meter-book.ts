@@ -77,7 +77,7 @@ export class MeterBook {
     for (const wish of reservations) {
       const { limit, who, span, took, most, refuses } = wish
       const state = this.#of(wish)
-      if (!refuses || hasRoom(state, wish)) continue
+      if (!refuses || meterHasRoom(state, wish)) continue
       const { used, spent } = usageOf(state, wish.refill)
       return { limit, who, span, n: state.n, used, spent, took, most }
     }
@@ -95,12 +95,12 @@ export class MeterBook {
     return [
       ...reservations.flatMap((wish) => {
         const state = this.#of(wish)
-        this.#set(wish, reserved(state, wish))
+        this.#set(wish, reserveOf(state, wish))
         return [state.n + 1, usageOf(state, wish.refill).used]
       }),
       ...settlements.map((ended) => {
         const state = this.#of(ended)
-        this.#set(ended, settled(state, ended))
+        this.#set(ended, settleIn(state, ended))
         return state.n + 1
       }),
     ]
@@ -137,17 +137,29 @@ export function usageOf(
   return { used, spent: used }
 }
 
-function hasRoom(state: MeterState, { took, most, refill }: MeterReservation): boolean {
+/** Tells whether a reservation fits. */
+export function meterHasRoom(
+  state: MeterState,
+  { took, most, refill }: Pick<MeterReservation, 'took' | 'most' | 'refill'>,
+): boolean {
   if (!refill) return state.spent + state.reserved + took <= most
   return levelAt(state, refill) + took * refill.periodMs <= most * refill.periodMs
 }
 
-function reserved(state: MeterState, { took, refill }: MeterReservation): MeterState {
+/** Returns a meter after a reservation. */
+export function reserveOf(
+  state: MeterState,
+  { took, refill }: Pick<MeterReservation, 'took' | 'refill'>,
+): MeterState {
   if (!refill) return { ...state, n: state.n + 1, reserved: state.reserved + took }
   return poured(state, took, refill)
 }
 
-function settled(state: MeterState, { span, took, charged, refill }: MeterSettlement): MeterState {
+/** Returns a meter after a settlement. */
+export function settleIn(
+  state: MeterState,
+  { span, took, charged, refill }: Omit<MeterSettlement, 'limit' | 'who'>,
+): MeterState {
   const n = state.n + 1
   if (span !== STEADY)
     return { ...state, n, reserved: Math.max(0, state.reserved - took), spent: state.spent + charged }

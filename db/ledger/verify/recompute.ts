@@ -9,6 +9,7 @@ import {
   STATE_ACTION,
   stateText,
 } from '../authority/ledger-state.ts'
+import { addLimitFault, meterDecision } from '../authority/limited.ts'
 import { decisionPairing } from '../authority/pairs.ts'
 import { PrincipalSets } from '../authority/principal-sets.ts'
 import { LedgerReplay } from '../authority/replay.ts'
@@ -109,7 +110,26 @@ export function recomputer({
   function decide(row: StoredRow, version: LeafVersion): void {
     const decision = recordedDecisionOf(row, membersOf(row))
     const judgement = version === 1 ? OLD : recomputeDecision(decision, replay)
-    tally(row, decision.summarised ?? 1, judgement)
+    const limits = version === 1 ? null : meterDecision(decision, replay)
+    tally(row, decision.summarised ?? 1, addLimitFault(judgement, limits, decision))
+  }
+
+  function meterUnjudged(row: StoredRow): void {
+    if (row.status !== 'allowed' || (replay.metered.isEmpty && !mayHaveLimits(row))) return
+    meterDecision(recordedDecisionOf(row, membersOf(row)), replay)
+  }
+
+  function settle(row: StoredRow): void {
+    const { metered } = replay
+    const isHeld = !metered.isEmpty && metered.replay.holds.has(row.request_id ?? '')
+    const fault = isHeld || mayHaveLimits(row) ? metered.ended(row, membersOf(row)) : null
+    if (!judges || fault === null) return
+    if ('undecidable' in fault) {
+      skipped.set(fault.undecidable, (skipped.get(fault.undecidable) ?? 0) + 1)
+      return
+    }
+    disagree += 1
+    blame(row, fault.problem)
   }
 
   function price(row: StoredRow): void {
@@ -153,6 +173,7 @@ export function recomputer({
       orphans += 1
       blame(row, problem)
     }
+    if (row.action === 'service.started') replay.metered.keepOpen(calls.isOpen)
     left += behind.length
     for (const seq of behind)
       blame({ stream: row.stream, seq }, `is allowed, but has no outcome before ${row.seq}, a start`)
@@ -166,8 +187,11 @@ export function recomputer({
     pair(row, version)
     if (isDecisionRow(row)) {
       if (judges) decide(row, version)
+      else if (version === 2) meterUnjudged(row)
     } else if (isCallAction(row.action)) {
-      if (judges && version === 2 && OUTCOME_STATUSES.has(row.status)) price(row)
+      if (version !== 2 || !OUTCOME_STATUSES.has(row.status)) return
+      if (judges) price(row)
+      settle(row)
     } else if (!isRefusedChange(row)) change(row, version)
   }
 
@@ -192,6 +216,7 @@ export function recomputer({
 
 /** Spares parsing the detail of a row that says no cost. */
 const mayHaveCost = ({ detail }: StoredRow): boolean => detail.includes('"cost":')
+const mayHaveLimits = ({ detail }: StoredRow): boolean => detail.includes('"limits":')
 
 /** A refused change has the change's action, and makes no state. One that says a state is a change. */
 const isRefusedChange = (row: StoredRow): boolean => {

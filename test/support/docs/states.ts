@@ -9,7 +9,8 @@ import type { Json } from '../gateway.ts'
 
 type RecomputedRow = Parameters<DecisionRecomputer['add']>[0]
 
-const asStored = (row: Json): RecomputedRow =>
+/** A line of an export as the walk takes it. */
+export const asStored = (row: Json): RecomputedRow =>
   ({ ...row, detail: canonical(row.detail), leaf: canonical(leafOf(row)) }) as RecomputedRow
 
 export const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex')

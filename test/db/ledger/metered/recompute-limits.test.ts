@@ -1,0 +1,124 @@
+import t, { type Test } from 'tap'
+import { recomputer } from '../../../../db/ledger/verify/recompute.ts'
+import { BOT, chainOf, exportOf } from '../../../support/db/history.ts'
+import { LIMITS, MeteredHistory, RED } from '../../../support/db/metered-history.ts'
+import { exportOf as exportOfLines, resealed } from '../../../support/db/resealed.ts'
+import { asStored, sameStates } from '../../../support/docs/states.ts'
+import { walkedByPython } from '../../../support/docs/walks.ts'
+import type { Json } from '../../../support/gateway.ts'
+import { runsOf } from '../../../support/sweep-places.ts'
+import { withoutPython } from '../../../support/verifiers.ts'
+
+const parsed = (text: string): readonly Json[] =>
+  text
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line))
+
+function walked(lines: readonly Json[]) {
+  const walk = recomputer()
+  for (const line of lines) walk.add(asStored(line))
+  return walk.result()
+}
+
+/** A seeded choice. */
+function chooser(seed: number): (below: number) => number {
+  let state = seed * 2_654_435_761
+  return (below) => {
+    state = (state * 1_103_515_245 + 12_345) % 2_147_483_648
+    return Math.floor((state / 2_147_483_648) * below)
+  }
+}
+
+/** An honest history of calls under limits of each kind, that are changed meanwhile. */
+function life(seed: number, steps: number): MeteredHistory {
+  const choose = chooser(seed)
+  const history = new MeteredHistory()
+  for (const limit of LIMITS) history.set('created', limit)
+  for (let step = 0; step < steps; step += 1) {
+    history.at += choose(20_000) + (choose(12) === 0 ? 3_600_000 * choose(40) : 0)
+    const chance = choose(20)
+    if (chance < 11) history.begin(choose(2) ? BOT : RED, choose(3) ? 'openai' : 'local', 200 + choose(2_000))
+    else if (chance < 13) history.begin(BOT, 'tool')
+    else if (chance < 18) history.end(choose(3), { crashed: choose(9) === 0 })
+    else if (chance === 18) history.change('lim_each', { amount: 3 + choose(6) })
+    else
+      history.change(
+        'lim_rate',
+        {
+          override: {
+            amount: 1 + choose(9),
+            until: new Date(history.at + 60_000 * choose(9)).toISOString(),
+            reason: 'x',
+          },
+        },
+        'overridden',
+      )
+  }
+  return history
+}
+
+t.test(
+  'docs/ledger.md#recomputing-limits: honest meters agree, whatever is used, changed or refused',
+  async (t) => {
+    const seeds = Array.from({ length: runsOf(100) }, (_, seed) => seed + 1)
+    const lines = seeds.map((seed) => parsed(exportOf(chainOf(life(seed, 120).rows))))
+    const refused = lines.flat().filter(({ detail }) => detail.reason === 'limit_reached')
+    t.ok(refused.length > seeds.length, `${refused.length} refusals`)
+    for (const [index, one] of lines.entries()) {
+      const { disagree, not_recomputable: why, problems } = walked(one)
+      t.same({ disagree, why, problems }, { disagree: 0, why: {}, problems: [] }, `seed ${seeds[index]}`)
+    }
+    if (withoutPython) return
+    for (const [index, found] of walkedByPython(lines.map(exportOfLines)).entries())
+      t.match(found, { disagree: 0, not_recomputable: {}, problems: [] }, `seed ${seeds[index]}`)
+    sameStates(t as Test, lines[0] ?? [])
+  },
+)
+
+/** All numbers of limits in rows, as functions that change one of them. */
+function* changesOf(lines: readonly Json[]): Generator<readonly [name: string, lines: readonly Json[]]> {
+  for (const [place, line] of lines.entries()) {
+    const lists = [...(line.detail.limits ?? []).entries(), ['refusal', line.detail.limit] as const]
+    for (const [at, meter] of lists) {
+      if (meter?.n === undefined) continue
+      for (const [name, value] of Object.entries(meter)) {
+        // An estimate follows from no row.
+        if (name === 'took' && value !== 1) continue
+        const changed = typeof value === 'number' ? value + 1 : name === 'each' ? undefined : `${value}x`
+        const next = { ...meter, [name]: changed }
+        const detail =
+          at === 'refusal'
+            ? { ...line.detail, limit: next }
+            : { ...line.detail, limits: line.detail.limits.with(at, next) }
+        const more = lines.with(place, { ...line, detail: JSON.parse(JSON.stringify(detail)) })
+        yield [`${line.status} ${place + 1}: ${name} of ${meter.id}`, more]
+      }
+    }
+  }
+}
+
+t.test(
+  'each number and word of limits that is changed in an export is found, by both verifiers',
+  async (t) => {
+    const lines = parsed(exportOf(chainOf(life(7, 60).rows)))
+    const apart = runsOf(100) < 100 ? 9 : 1
+    const changes = [...changesOf(lines)].filter((_, place) => place % apart === 0)
+    t.ok(changes.length > 30, `${changes.length} changes`)
+    const exports = changes.map(([, changed]) => resealed(changed))
+    const theirs = withoutPython ? [] : walkedByPython(exports.map(exportOfLines))
+    for (const [place, [name]] of changes.entries()) {
+      const ours = walked(exports[place] ?? [])
+      t.ok(ours.disagree > 0, name)
+      const seqs = ({ problems }: Pick<typeof ours, 'problems'>) => problems.map(({ seq }) => seq)
+      const { recomputed, disagree, not_recomputable: why } = ours
+      const other = theirs[place]
+      if (other)
+        t.match(
+          { ...other, at: seqs(other) },
+          { recomputed, disagree, not_recomputable: why, at: seqs(ours) },
+          name,
+        )
+    }
+  },
+)
