@@ -262,7 +262,7 @@ function llmPipelines(
       return own.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call).pass(withinLimits)
     },
 
-    /** The list of models: not gated, but closed to anonymous callers. */
+    /** The lists of models and of a caller's own limits: not gated, but closed to anonymous callers. */
     models: ours.pass(pinNow).pass(proof).pass(apiKey).pass(singleUse(claims)),
   }
 }

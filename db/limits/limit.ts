@@ -1,5 +1,12 @@
 import type { MeterRefill } from '../ledger/meters/meter-book.ts'
-import { type BudgetWindow, budgetSpan, STEADY, spanName, UNDER_WAY } from '../ledger/meters/span.ts'
+import {
+  type BudgetSpan,
+  type BudgetWindow,
+  budgetSpan,
+  STEADY,
+  spanName,
+  UNDER_WAY,
+} from '../ledger/meters/span.ts'
 import type { PrincipalType } from '../schema.ts'
 
 /** `cost` in micro-USD; `concurrent`: calls that are under way. */
@@ -87,8 +94,10 @@ export function meterAt(
   return { span: STEADY, most: burst ?? amount, refill }
 }
 
+/** Returns the window of a limit at an instant; null: it has no end, or is no window. */
+export const limitWindow = ({ per }: Pick<CallLimit, 'per'>, at: number): BudgetSpan | null =>
+  per === undefined || isRatePeriod(per) ? null : budgetSpan(per, at)
+
 /** Returns when the window of a limit ends. ms since the epoch; null: it has no end, or is no window. */
-export function resetAt({ per }: Pick<CallLimit, 'per'>, at: number): number | null {
-  if (per === undefined || isRatePeriod(per)) return null
-  return budgetSpan(per, at)?.until ?? null
-}
+export const resetAt = (limit: Pick<CallLimit, 'per'>, at: number): number | null =>
+  limitWindow(limit, at)?.until ?? null

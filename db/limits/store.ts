@@ -136,6 +136,27 @@ export const readSharedMeters = ({ kysely }: Pick<Database, 'kysely'>, spans: re
     .where('meter.span', 'in', spans)
     .execute()
 
+/** Reads the meters of limits in spans that are of an owner, such as one principal or the empty text. */
+export const readMetersOf = (
+  { kysely }: Pick<Database, 'kysely'>,
+  {
+    ids,
+    owners,
+    spans,
+  }: {
+    readonly ids: readonly string[]
+    readonly owners: readonly string[]
+    readonly spans: readonly string[]
+  },
+) =>
+  kysely
+    .selectFrom('limit_meters')
+    .select(['limit_id', 'who', 'span', 'n', 'reserved', 'spent', 'tat'])
+    .where('limit_id', 'in', ids)
+    .where('who', 'in', owners)
+    .where('span', 'in', spans)
+    .execute()
+
 /** Reads meters of a limit in a span, the highest first. */
 export const readMeters = (
   { kysely }: Pick<Database, 'kysely'>,

@@ -12,6 +12,7 @@ import { isObject, type JsonObject } from '../../db/support/json.ts'
 import type { LedgerStatement, RowAssertion } from '../../db/support/statement.ts'
 import { isReplay } from '../dpop/single-use.ts'
 import type { Principal } from '../facts.ts'
+import { rateLimitHeaders } from '../limits/headers.ts'
 import { settlementsOf, unusedSettlements, withLimits } from '../limits/limits.ts'
 import { limitRefusal, overDetail } from '../limits/refusal.ts'
 import {
@@ -136,7 +137,10 @@ export function audit({
   ]
   const commit = (facts: IdentifiedFacts, unit: LedgerUnit): Promise<Receipt | null> =>
     ledger.commit(unit).then(
-      (sealed) => receiptOf(facts, sealed),
+      (sealed) => {
+        stateLimits(facts, sealed[0]?.used)
+        return receiptOf(facts, sealed)
+      },
       (error: unknown) => notStored(error, facts, unit),
     )
   const notStored = async (error: unknown, facts: IdentifiedFacts, unit: LedgerUnit): Promise<never> => {
@@ -291,6 +295,16 @@ const repeatedRefusal = (facts: IdentifiedFacts, { by, requiredCapability }: Rec
   refusedBy: by,
   requiredCapability,
 })
+
+/** Has the answer state the limits that the call has used. `used`: of each before it. */
+function stateLimits({ limits, answer, at }: IdentifiedFacts, used: readonly number[] | undefined): void {
+  if (!limits || used === undefined) return
+  const readings = limits.claims.map(({ limit, reservation }, place) => ({
+    limit,
+    used: (used[place] ?? 0) + reservation.took,
+  }))
+  Object.assign(answer, rateLimitHeaders(readings, at))
+}
 
 /** The receipt of a call whose body was read has the salt of its commitment. */
 function receiptOf({ body, commitments }: IdentifiedFacts, [sealed]: readonly Receipt[]): Receipt | null {

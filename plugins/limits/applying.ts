@@ -29,11 +29,20 @@ export class ApplyingLimits {
 
   to(call: LimitedCall): readonly CallLimit[] {
     if (this.#compiled.length === 0) return []
-    const { ref, revision } = call.principal
-    const key = `${revision} ${ref}`
-    const own =
-      this.#ofPrincipals.get(key) ?? this.#compiled.filter((one) => one.fitsPrincipal(call.principal))
+    return this.#of(call.principal)
+      .filter((one) => one.fitsCall(call))
+      .map(({ limit }) => limit)
+  }
+
+  /** Returns those that apply to some calls of a principal. */
+  ofPrincipal(principal: LimitedCall['principal']): readonly CallLimit[] {
+    return this.#of(principal).map(({ limit }) => limit)
+  }
+
+  #of(principal: LimitedCall['principal']): readonly CompiledLimit[] {
+    const key = `${principal.revision} ${principal.ref}`
+    const own = this.#ofPrincipals.get(key) ?? this.#compiled.filter((one) => one.fitsPrincipal(principal))
     this.#ofPrincipals.set(key, own)
-    return own.filter((one) => one.fitsCall(call)).map(({ limit }) => limit)
+    return own
   }
 }

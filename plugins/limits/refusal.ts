@@ -4,6 +4,7 @@ import type { JsonObject } from '../../db/support/json.ts'
 import { timestamp } from '../../db/support/statement.ts'
 import { Refusal } from '../refusal.ts'
 import { amountText } from './amount-text.ts'
+import { rateLimitHeaders } from './headers.ts'
 
 /** A caller that waits for calls under way, or for a steady rate, asks again after so long. s. */
 const WAIT_S = 5
@@ -45,7 +46,7 @@ export function limitRefusal(
     ...{ final: mustStop, recorded },
     // For the row, if it is refused before the ledger is asked.
     report: { limit: overDetail(over, limit.revision) },
-    headers: { 'retry-after': String(waitS) },
+    headers: { 'retry-after': String(waitS), ...rateLimitHeaders([{ limit, used: over.used }], at) },
     ...(mustStop &&
       wire === 'responses' && {
         said: { type: 'usage_limit_reached', resets_at: Math.ceil((at + waitS * 1_000) / 1_000) },

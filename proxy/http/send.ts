@@ -28,6 +28,8 @@ export interface ReplyEnding {
 export interface SendOptions {
   /** The headers of every answer. The reply's own are added to them. */
   readonly headers: Record<string, string>
+  /** Headers that no reply has other values of. */
+  readonly fixed?: Readonly<Record<string, string>>
   /** A client that reads nothing for so long is cut off (docs/threats.md#t9, #f-20). ms. */
   readonly writeStallMs: number
   /** Called when a stream begins, with the function that ends it. */
@@ -39,7 +41,7 @@ export function sendReply(res: ServerResponse, reply: Reply, options: SendOption
   return new Promise((resolve) => {
     const { status, body = '' } = reply
     if (res.destroyed) return resolve({ reason: 'client_gone', status, bytes: 0 })
-    const headers = Object.assign(options.headers, reply.headers)
+    const headers = Object.assign(options.headers, reply.headers, options.fixed)
     if (res.req?.method === 'HEAD' && typeof body === 'object' && 'source' in body) {
       body.source.on('error', () => {}).destroy()
       return sendWhole(res, { status, headers, body: null, writeStallMs: options.writeStallMs }, resolve)

@@ -124,7 +124,10 @@ class LiveRequest implements OpenCall, CallAuthority {
       const headers = headersOf(handled, { now: this.#options.clock(), closes })
       let ending: ReplyEnding
       try {
-        ending = await sendReply(res, handled.reply, { headers, writeStallMs, onStream: this.#onStream })
+        ending = await sendReply(res, handled.reply, {
+          ...{ headers, fixed: handled.arrival.answer },
+          ...{ writeStallMs, onStream: this.#onStream },
+        })
       } catch (error) {
         // A header that Node will not write, say: this answer is lost, and nothing else may be.
         log.error({ err: error, reqId: handled.arrival.id }, 'an answer could not be sent')
@@ -213,7 +216,7 @@ function headersOf(
   }
   if (receipt && 'seq' in receipt) headers['audit-receipt'] = printReceipt(receipt)
   if (closes) headers.connection = 'close'
-  return Object.assign(headers, arrival.answer)
+  return headers
 }
 
 let dateSecond = -1

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import type { DecisionFacts } from '../../plugins/audit/audit.ts'
+import type { Principal } from '../../plugins/facts.ts'
 import type { Arrival, Pipeline, Recorder } from '../../plugins/plugin.ts'
 import type { RefusalReason } from '../../plugins/refusal.ts'
 import {
@@ -13,10 +14,13 @@ import type { Reply } from '../http/reply.ts'
 import { type BareRoute, gatedRoute, openRoute, withRouteDoc } from '../http/route.ts'
 import type { DialectEndpoint } from './dialects/dialect.ts'
 import { LLM_ENDPOINTS, type LlmEndpoint } from './dialects/registry.ts'
+import { OWN_LIMITS } from './limits/own-limits.ts'
 import type { LlmFacts } from './llm-call.ts'
 import type { ModelHandlers } from './models.ts'
 
-interface LlmPipelines<Call extends LlmFacts & DecisionFacts, Known extends Arrival> {
+type KnownFacts = Arrival & { readonly principal: Principal }
+
+interface LlmPipelines<Call extends LlmFacts & DecisionFacts, Known extends KnownFacts> {
   readonly call: (endpoint: LlmEndpoint) => Pipeline<Call>
   readonly models: Pipeline<Known>
 }
@@ -24,11 +28,12 @@ interface LlmPipelines<Call extends LlmFacts & DecisionFacts, Known extends Arri
 export interface LlmHandlers {
   readonly call: (facts: LlmFacts) => Promise<Reply>
   readonly models: ModelHandlers
+  readonly limits: (facts: KnownFacts) => Promise<Reply>
 }
 
-export function llmRoutes<Call extends LlmFacts & DecisionFacts, Known extends Arrival>(
+export function llmRoutes<Call extends LlmFacts & DecisionFacts, Known extends KnownFacts>(
   pipelines: LlmPipelines<Call, Known>,
-  { call, models: { list, get } }: LlmHandlers,
+  { call, models: { list, get }, limits }: LlmHandlers,
   { calls: recorder, anonymous }: { readonly calls: Recorder<Call>; readonly anonymous: Recorder<Arrival> },
 ): readonly BareRoute[] {
   const calls = LLM_ENDPOINTS.map((endpoint) =>
@@ -41,6 +46,7 @@ export function llmRoutes<Call extends LlmFacts & DecisionFacts, Known extends A
     withRouteDoc(openRoute('GET', path, pipelines.models, list, anonymous), MODELS)
   const model = (path: string) =>
     withRouteDoc(openRoute('GET', path, pipelines.models, get, anonymous), MODEL)
+  const own = withRouteDoc(openRoute('GET', '/v1/limits', pipelines.models, limits, anonymous), OWN_LIMITS)
   const lists = ['/v1/models', '/v1/egress/models']
   // An id may hold slashes: `provider/model`, and a model of that name by its maker.
   const ids = [
@@ -50,7 +56,12 @@ export function llmRoutes<Call extends LlmFacts & DecisionFacts, Known extends A
     '{provider}/{maker}/{family}/{id}',
     '{provider}/{maker}/{family}/{series}/{id}',
   ]
-  return [...calls, ...lists.map(models), ...lists.flatMap((list) => ids.map((id) => model(`${list}/${id}`)))]
+  return [
+    ...calls,
+    own,
+    ...lists.map(models),
+    ...lists.flatMap((list) => ids.map((id) => model(`${list}/${id}`))),
+  ]
 }
 
 const HEADERS = {
@@ -92,7 +103,11 @@ const REASONS: readonly RefusalReason[] = [
   'provider_rate_limited',
 ]
 
-const RECEIPT = { 'Audit-Receipt': 'The place of the decision in the ledger: stream, place and hash.' }
+const RECEIPT = {
+  'Audit-Receipt': 'The place of the decision in the ledger: stream, place and hash.',
+  'RateLimit-Policy': 'The limits of calls that applied and show themselves.',
+  RateLimit: 'What is left of each.',
+}
 const ANSWERS: Readonly<Record<number, AnswerDoc>> = {
   200: {
     description: "The provider's answer.",

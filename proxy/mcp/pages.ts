@@ -24,6 +24,8 @@ const EXPOSED = [
   'date',
   'dpop-nonce',
   'mcp-session-id',
+  'ratelimit',
+  'ratelimit-policy',
   'request-id',
   'retry-after',
   'www-authenticate',

@@ -152,6 +152,8 @@ const MESSAGE: RouteDoc = {
       ],
       headers: {
         'Audit-Receipt': 'The place of the decision in the ledger: stream, place and hash.',
+        'RateLimit-Policy': 'The limits of calls that applied and show themselves.',
+        RateLimit: 'What is left of each.',
         'Mcp-Session-Id': 'The session that initialize opened.',
       },
     },

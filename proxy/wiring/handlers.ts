@@ -20,6 +20,7 @@ import type { PublicHandlers } from '../http/routes.ts'
 import { isRequestedModel } from '../llm/answered-models.ts'
 import { describeProviders } from '../llm/describe-providers.ts'
 import { llmHandler } from '../llm/handler.ts'
+import { ownLimitsHandler } from '../llm/limits/own-limits.ts'
 import { priceFinder, pricingOf } from '../llm/limits/priced.ts'
 import { modelHandlers } from '../llm/models.ts'
 import type { LlmHandlers } from '../llm/routes.ts'
@@ -88,6 +89,7 @@ export function createHandlers(
     llm: {
       call: llmHandler(configuration.llm, services),
       models: modelHandlers(configuration.llm, services.catalogue),
+      limits: ownLimitsHandler({ database, present: services.plugins.limits.present }),
     },
     mcp: mcpHandlers(services, configuration, mcpUpstream),
     auth: {

@@ -127,6 +127,17 @@ export class MeterBook {
   }
 }
 
+/** Has the rows of a unit say what each of its reservations found used. `numbers`: of {@link MeterBook.apply}. */
+export function withUsage<Row extends object>(
+  rows: readonly Row[],
+  numbers: readonly number[],
+  reservations: number,
+): readonly (Row & { readonly used?: readonly number[] })[] {
+  if (reservations === 0) return rows
+  const used = numbers.slice(0, 2 * reservations).filter((_, place) => place % 2 === 1)
+  return rows.map((row) => ({ ...row, used }))
+}
+
 /** Reads a meter: what is used with what is reserved, and what is spent alone. A steady one: both rounded up. */
 export function usageOf(
   state: MeterState,

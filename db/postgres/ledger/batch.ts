@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { type Client, DatabaseError } from 'pg'
-import type { MeterBook } from '../../ledger/meters/meter-book.ts'
+import { type MeterBook, withUsage } from '../../ledger/meters/meter-book.ts'
 import { leafDetailOf, placeFiller, type RowDraft } from '../../ledger/record/draft.ts'
 import { CommitInDoubt } from '../../ledger/record/entry.ts'
 import { assembleLeaf, GENESIS_HASH, hashOf, type StoredRow } from '../../ledger/record/leaf.ts'
@@ -121,7 +121,7 @@ export async function prepareBatch(
       tip = { seq: row.seq, hash: row.row_hash }
       return { stream, ...tip }
     })
-    return { sealed }
+    return { sealed: withUsage(sealed, numbers, work.reservations.length) }
   })
   return { results, rows, tip, meters: meters.changed(), unclaimed }
 }

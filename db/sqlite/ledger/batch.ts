@@ -1,6 +1,6 @@
 import type SQLite from 'better-sqlite3'
 import { LRUCache } from 'lru-cache'
-import { MeterBook } from '../../ledger/meters/meter-book.ts'
+import { MeterBook, withUsage } from '../../ledger/meters/meter-book.ts'
 import { leafDetailOf, placeFiller, type RowDraft } from '../../ledger/record/draft.ts'
 import type { SealedRow } from '../../ledger/record/entry.ts'
 import { assembleLeaf, GENESIS_HASH, hashOf, MAIN_STREAM } from '../../ledger/record/leaf.ts'
@@ -68,7 +68,7 @@ export function batchWriter(db: SQLite.Database): BatchWriter {
     const refused =
       attempt(() => firstStale(assertions)) ?? misfit(meters, reservations) ?? runStatements(work)
     if (refused) return [refused, tip]
-    return append(work.drafts, tip, meters.apply(reservations, settlements))
+    return append(work, tip, meters.apply(reservations, settlements))
   }
 
   function runStatements({ statements }: LedgerWork): WorkResult | null {
@@ -110,7 +110,7 @@ export function batchWriter(db: SQLite.Database): BatchWriter {
   }
 
   function append(
-    drafts: readonly RowDraft[],
+    { drafts, reservations }: LedgerWork,
     from: SqliteChainHead,
     numbers: readonly number[],
   ): readonly [WorkResult, SqliteChainHead] {
@@ -120,7 +120,7 @@ export function batchWriter(db: SQLite.Database): BatchWriter {
       tip = appendOne(filled ? filled(draft) : draft, tip)
       return { stream: MAIN_STREAM, seq: tip.seq, hash: tip.hash }
     })
-    return [{ sealed }, tip]
+    return [{ sealed: withUsage(sealed, numbers, reservations.length) }, tip]
   }
 
   function appendOne(draft: RowDraft, tip: SqliteChainHead): SqliteChainHead {

@@ -42,6 +42,8 @@ export interface PackedResults {
   readonly first: number
   /** Their hashes, one after the other. */
   readonly hashes: string
+  /** What the reservations of a unit found used. Units are places in the batch. */
+  readonly used: readonly (readonly [unit: number, used: readonly number[]])[]
   /** Units are places in the batch. */
   readonly refused: readonly (readonly [unit: number, result: RefusedUnitResult])[]
 }
@@ -177,16 +179,20 @@ export function packResults(results: readonly WorkResult[]): PackedResults {
   return {
     first: sealed[0]?.seq ?? 0,
     hashes: sealed.map(({ hash }) => hash).join(''),
+    used: results.flatMap((result, unit) =>
+      'sealed' in result && result.sealed[0]?.used ? [[unit, result.sealed[0].used] as const] : [],
+    ),
     refused: results.flatMap((result, unit) => ('sealed' in result ? [] : [[unit, result] as const])),
   }
 }
 
 /** Reads the results of a batch. `batch`: the one that was packed, for its units. */
 export function unpackResults(
-  { first, hashes, refused }: PackedResults,
+  { first, hashes, used: packed, refused }: PackedResults,
   batch: readonly LedgerWork[],
 ): readonly WorkResult[] {
   const denied = new Map(refused)
+  const usages = new Map(packed)
   let row = 0
   const sealNext = () => {
     const hash = hashes.slice(row * HASH_LENGTH, (row + 1) * HASH_LENGTH)
@@ -194,7 +200,13 @@ export function unpackResults(
     row += 1
     return { stream: MAIN_STREAM, seq, hash }
   }
-  const results = batch.map((work, unit) => denied.get(unit) ?? { sealed: work.drafts.map(sealNext) })
+  const results = batch.map((work, unit): WorkResult => {
+    const refusal = denied.get(unit)
+    if (refusal) return refusal
+    const sealed = work.drafts.map(sealNext)
+    const used = usages.get(unit)
+    return { sealed: used ? sealed.map((row) => ({ ...row, used })) : sealed }
+  })
   if (row * HASH_LENGTH !== hashes.length)
     throw new Error(`the audit writer answered with ${hashes.length} characters of hashes for ${row} rows`)
   return results
