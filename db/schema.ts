@@ -40,6 +40,7 @@ export interface DatabaseSchema {
   readonly limit_set: LimitSetTable
   readonly limit_meters: LimitMeterTable
   readonly people_grants: PeopleGrantTable
+  readonly stops: StopTable
 }
 
 export type PrincipalType = 'agent' | 'user' | 'workload' | 'operator'
@@ -548,7 +549,18 @@ interface LimitTable extends AuthorshipColumns {
   readonly updated_at: string
 }
 
-/** The number of the present state of all limits: one row. */
+/** A stop that has not ended. */
+interface StopTable {
+  readonly stop_id: string
+  /** JSON: what it is for (db/stops/stop.ts). */
+  readonly scope: string
+  readonly reason: string
+  readonly begun_at: string
+  readonly begun_by: string
+  readonly until: string | null
+}
+
+/** The number of the present state of all limits and stops: one row. */
 interface LimitSetTable {
   readonly id: number
   readonly revision: ColumnType<number, number, number>

@@ -302,6 +302,7 @@ export const REFUSAL_REASONS = {
   ),
 
   // About the limits of operators: plugins/limits/refusal.ts says which, and until when.
+  stopped: forbidden('Operators have stopped this. Ask them when it goes on; another try cannot help.'),
   limit_reached: throttled('A limit of the operators is reached. Try again after Retry-After.'),
   limit_unbounded: invalid(
     400,

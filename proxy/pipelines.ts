@@ -1,3 +1,4 @@
+import type { PresentRules } from '../db/limits/present-rules.ts'
 import { capabilityBeforeBody, capabilityGate, NO_TARGET, routeDemand } from '../plugins/capability.ts'
 import { type DpopDependencies, dpop } from '../plugins/dpop/dpop.ts'
 import { type ProofClaimDependencies, singleUse } from '../plugins/dpop/single-use.ts'
@@ -22,6 +23,7 @@ import type { PinnedCaller } from '../plugins/pin/pin.ts'
 import { type Arrival, Pipeline, type Plugin } from '../plugins/plugin.ts'
 import { Refusal } from '../plugins/refusal.ts'
 import { metricsReader } from '../plugins/secrets/metrics-token.ts'
+import { notStopped, rulesInForce } from '../plugins/stops/stop.ts'
 import { changePipeline } from './admin/pipeline.ts'
 import { tokenProof, tokenRequest } from './auth/token-request.ts'
 import { endpointFor, wouldReach } from './llm/describe-providers.ts'
@@ -103,7 +105,9 @@ export interface PipelineDependencies {
   readonly constrained: Omit<DpopDependencies, 'mode' | 'noDowngrade' | 'inForce'>
   readonly claims: ProofClaimDependencies
   /** Made once: limits are of the database, and samples of the process. */
-  readonly limits: Pick<LimitDependencies, 'present' | 'samples' | 'full'>
+  readonly limits: Pick<LimitDependencies, 'samples' | 'full'>
+  /** Made once: the limits and stops in the database. */
+  readonly rules: Pick<PresentRules, 'now'>
   /** Made once: the ids that providers' answers have stated. */
   readonly states: Pick<StateMemory, 'known' | 'pausesMs'>
   /** Made once: sessions and open server requests outlive a configuration. */
@@ -180,6 +184,7 @@ function callerQuestions({
   adminUrls,
   adminPages: pages,
   limits,
+  rules: present,
 }: PipelineDependencies) {
   const { dpopMode: mode, noDowngrade } = configuration
   const judged = { ...constrained, mode, noDowngrade, inForce }
@@ -188,6 +193,7 @@ function callerQuestions({
     // Wherever a certificate acts: a browser shows it for any page (docs/threats.md#d1).
     ours: ANYONE.pass(origin(constrained.baseUrls)),
     proof: dpop(judged),
+    rules: rulesInForce(present),
     /** The means of the last question of calls: prices are read for it once. */
     limited: { ...limits, costOf: costEstimate(configuration) },
     adminPages,
@@ -228,7 +234,7 @@ const llmBody = ({ wire }: Pick<LlmEndpoint, 'wire'>) =>
 
 function llmPipelines(
   { configuration, pin, pinNow, again, apiKey, claims, states }: PipelineDependencies,
-  { ours, proof, limited }: CallerQuestions,
+  { ours, proof, rules, limited }: CallerQuestions,
 ) {
   // Once for all endpoints: it keeps the limits of each principal.
   const withinLimits = callLimits(limited, limitedModels(configuration.llm))
@@ -239,8 +245,8 @@ function llmPipelines(
   return {
     /**
      * The page, the demand, the certificate, the proof, the API key, the call and its capability (which is
-     * asked first if the body is long); then the organisation's own checks, and last the limits, so that what is
-     * refused anyway reserves nothing.
+     * asked first if the body is long); then the organisation's own checks, and last stops and limits, so that
+     * rows say who was stopped, and what is refused anyway reserves nothing.
      */
     call: (endpoint: LlmEndpoint) => {
       const call = ours
@@ -259,7 +265,11 @@ function llmPipelines(
         .pass(again)
         .pass(gate)
         .pass(state)
-      return own.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call).pass(withinLimits)
+      return own
+        .reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
+        .pass(rules)
+        .pass(notStopped)
+        .pass(withinLimits)
     },
 
     /** The lists of models and of a caller's own limits: not gated, but closed to anonymous callers. */
@@ -268,7 +278,7 @@ function llmPipelines(
 }
 
 /** MCP: only the message tells whether it is about the connection or asks for work. */
-function mcpPipelines(dependencies: PipelineDependencies, { proof, limited }: CallerQuestions) {
+function mcpPipelines(dependencies: PipelineDependencies, { proof, rules, limited }: CallerQuestions) {
   const { configuration, constrained, pin, pinNow, again, apiKey, claims, mcp } = dependencies
   const ownPages = () => constrained.baseUrls().flatMap(withPlainLoopback)
   const pages = ANYONE.pass(origin(ownPages, configuration.mcp.allowed_origins))
@@ -288,17 +298,21 @@ function mcpPipelines(dependencies: PipelineDependencies, { proof, limited }: Ca
       .pass(resourcePath),
     session: pages.pass(pinNow).pass(proof).pass(apiKey).pass(singleUse(claims)),
     handshake: Pipeline.start<McpReadFacts>().pass(again).pass(singleUse(claims)),
-    work: mcpWork(dependencies, limited, Pipeline.start<McpReadFacts>().anew(pin, proof, door, resourcePath)),
+    work: mcpWork(
+      dependencies,
+      { rules, limited },
+      Pipeline.start<McpReadFacts>().anew(pin, proof, door, resourcePath),
+    ),
   }
 }
 
 /**
  * Makes the pipeline of MCP work (docs/protocol.md#mcp-order): the target, the capability, the approved
- * definition; then the organisation's own checks, and last the limits.
+ * definition; then the organisation's own checks, and last stops and limits.
  */
 function mcpWork(
   { configuration, inForce, again, mcp }: PipelineDependencies,
-  limited: LimitDependencies,
+  { rules, limited }: Pick<CallerQuestions, 'rules' | 'limited'>,
   read: Pipeline<McpReadFacts, McpReadFacts>,
 ) {
   const call = read
@@ -310,6 +324,8 @@ function mcpWork(
     .pass(mcpState(mcp.states))
   return ownChecks(configuration)
     .reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
+    .pass(rules)
+    .pass(notStopped)
     .pass(callLimits(limited, limitedTool))
 }
 

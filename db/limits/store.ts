@@ -49,14 +49,14 @@ export async function findLimit(
   return row ? recordOf(row) : null
 }
 
-/** Reads the number of the present state of all limits. */
-export async function limitSetRevision({ kysely }: Pick<Database, 'kysely'>): Promise<number> {
+/** Reads the number of the present state of all limits and stops. */
+export async function rulesRevision({ kysely }: Pick<Database, 'kysely'>): Promise<number> {
   const row = await kysely.selectFrom('limit_set').select('revision').executeTakeFirst()
   return row?.revision ?? 0
 }
 
-/** Numbers the state that a change of limits makes. It goes into the unit of each. */
-const nextSet = ({ kysely }: Pick<Database, 'kysely'>): LedgerStatement =>
+/** Numbers the state that a change of limits or stops makes. It goes into the unit of each. */
+export const nextRules = ({ kysely }: Pick<Database, 'kysely'>): LedgerStatement =>
   statementOf(
     kysely
       .updateTable('limit_set')
@@ -81,7 +81,7 @@ export function insertLimit(
     ...{ limit_id: id, name, terms: JSON.stringify(terms) },
     ...{ created_at: timestamp(at), updated_at: timestamp(at), created_by: by, changed_by: by },
   })
-  return [statementOf(query.compile(), 1), nextSet(database)]
+  return [statementOf(query.compile(), 1), nextRules(database)]
 }
 
 /** Changes a limit, if it is as it was read. */
@@ -110,7 +110,7 @@ export function updateLimit(
     }))
     .where('limit_id', '=', id)
     .where('revision', '=', revision)
-  return [statementOf(query.compile(), 1), nextSet(database)]
+  return [statementOf(query.compile(), 1), nextRules(database)]
 }
 
 /** Removes a limit, if it is as it was read. Its meters stay until they are pruned: rows name them. */
@@ -122,7 +122,7 @@ export function deleteLimit(
     .deleteFrom('limits')
     .where('limit_id', '=', id)
     .where('revision', '=', revision)
-  return [statementOf(query.compile(), 1), nextSet(database)]
+  return [statementOf(query.compile(), 1), nextRules(database)]
 }
 
 /** Reads the meters in these spans that all callers of a present limit share. */

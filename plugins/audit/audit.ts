@@ -4,7 +4,7 @@ import type { MeterSettlement } from '../../db/ledger/meters/meter-book.ts'
 import { type LedgerEntry, LedgerError, type LedgerUnit, LimitReached } from '../../db/ledger/record/entry.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { callIsOpen } from '../../db/ledger/record/open-call.ts'
-import { limitsUnchanged } from '../../db/limits/present-limits.ts'
+import { rulesUnchanged } from '../../db/limits/present-rules.ts'
 import { authorityUnchanged } from '../../db/principals/pins.ts'
 import { caStillVouches } from '../../db/principals/trusted-cas.ts'
 import { claimOnce } from '../../db/single-uses.ts'
@@ -129,10 +129,15 @@ export function audit({
   const claim = ({ proof }: PartialDecisionFacts): readonly LedgerStatement[] =>
     proof ? [claimOnce(database, proof.replayKey, proof.expiresAt)] : []
   const stillVouches = caStillVouches(database)
-  const sameLimits = limitsUnchanged(database)
-  const asserted = ({ type, ref, revision, anchor }: Principal, standing: readonly RowAssertion[]) => [
-    unchanged(type, ref, revision),
-    ...(anchor === undefined ? [] : [stillVouches(ref, anchor)]),
+  const sameRules = rulesUnchanged(database)
+  /** The conditions of a decision by authority: nothing that it rests on has changed. */
+  const asserted = (
+    { principal, holder = principal, rules }: IdentifiedFacts,
+    standing: readonly RowAssertion[],
+  ): readonly RowAssertion[] => [
+    unchanged(holder.type, holder.ref, holder.revision),
+    ...(holder.anchor === undefined ? [] : [stillVouches(holder.ref, holder.anchor)]),
+    ...(rules ? [sameRules(rules.revision)] : []),
     ...standing,
   ]
   const commit = (facts: IdentifiedFacts, unit: LedgerUnit): Promise<Receipt | null> =>
@@ -155,7 +160,7 @@ export function audit({
     const claim = facts.limits?.claims.find(({ limit }) => limit.id === over.limit)
     if (!claim) throw new Error(`a call was refused by the limit ${over.limit}, of which it reserves nothing`)
     const { limit } = claim
-    facts.limits?.full?.note(over, facts.limits.setRevision)
+    facts.limits?.full?.note(over, facts.limits.rulesRevision)
     const recorded = await deny(facts, { ...NO_ROOM, limit: overDetail(over, limit.revision) }, {})
     return limitRefusal(limit, over, { at: facts.at, wire: facts.limits?.wire ?? null, recorded })
   }
@@ -181,10 +186,7 @@ export function audit({
   return {
     allowed: (facts, standing = []) => {
       const { limits } = facts
-      const assertions = [
-        ...asserted(facts.holder ?? facts.principal, standing),
-        ...(limits ? [sameLimits(limits.setRevision)] : []),
-      ]
+      const assertions = asserted(facts, standing)
       const reservations = limits?.claims.map(({ reservation }) => reservation) ?? []
       const entries = [decisionEntry(facts, 'allowed', judging, null)]
       return commit(facts, { assertions, statements: claim(facts), reservations, entries }).then(
@@ -207,12 +209,13 @@ export function audit({
       const { by, passed } = refusedBy
       if (isNoRefusal(facts, refusal)) return null
       if (isIdentified(facts)) {
-        const assertions = isAuthorityRefusal(reason) && asserted(facts.holder ?? facts.principal, standing)
-        const { limit } = refusal.report
+        const assertions = isAuthorityRefusal(reason) && asserted(facts, standing)
+        const { limit, stop } = refusal.report
         const isOver = reason === 'limit_reached' && isObject(limit)
         const why = {
           ...{ reason, by, passed, requiredCapability: requiredCapabilityIn(refusal) },
           ...(isOver && { limit }),
+          ...(typeof stop === 'string' && { stop }),
         }
         const receipt = await deny(facts, why, assertions ? { assertions } : {})
         noteSeen(seen, facts, refusedBy)

@@ -38,6 +38,8 @@ export interface DecisionFacts {
   readonly shadows?: readonly CheckVerdict[]
   /** The commitment to a body that is too long to be digested at once. */
   readonly bodySha256?: string
+  /** The limits and stops that it was judged by, if it came so far. */
+  readonly rules?: { readonly revision: number }
   /** The limits that apply to it, and what it reserves of them. */
   readonly limits?: CallLimits
   /** The operator, if administration was asked for. */
@@ -70,6 +72,8 @@ export interface RecordedRefusal {
   readonly passed: readonly string[]
   /** The meter that had no room. */
   readonly limit?: JsonObject
+  /** The id of the stop. */
+  readonly stop?: string
 }
 
 /** Makes the row of a decision (docs/ledger.md#detail): digests and sizes, never the content itself. */
@@ -95,6 +99,7 @@ export function decisionEntry(
       ...(why && { reason: why.reason, refused_by: why.by }),
       ...(why?.requiredCapability && { required_capability: why.requiredCapability }),
       ...(why?.limit && { limit: why.limit }),
+      ...(why?.stop !== undefined && { stop: why.stop }),
       ...(why === null && reservedLimits(facts.limits)),
     },
   }

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import type { CallLimit } from '../../db/limits/limit.ts'
-import type { LimitSet } from '../../db/limits/present-limits.ts'
 import { type CompiledScope, compileScope, type ScopedThings } from '../../db/limits/scope.ts'
+import type { CallRules } from '../../db/limits/present-rules.ts'
 import type { Principal } from '../facts.ts'
 
 /** The things of a call that limits are chosen by. */
@@ -16,15 +16,15 @@ interface CompiledLimit extends CompiledScope {
 
 const MAX_PRINCIPALS = 10_000
 
-/** Chooses the limits that apply to calls, of one state of all limits. Keeps those of each principal. */
+/** Chooses the limits that apply to calls, of one state of all rules. Keeps those of each principal. */
 export class ApplyingLimits {
-  readonly set: LimitSet
+  readonly rules: CallRules
   readonly #compiled: readonly CompiledLimit[]
   readonly #ofPrincipals = new LRUCache<string, readonly CompiledLimit[]>({ max: MAX_PRINCIPALS })
 
-  constructor(set: LimitSet) {
-    this.set = set
-    this.#compiled = set.limits.map((limit) => ({ limit, ...compileScope(limit.for) }))
+  constructor(rules: CallRules) {
+    this.rules = rules
+    this.#compiled = rules.limits.map((limit) => ({ limit, ...compileScope(limit.for) }))
   }
 
   to(call: LimitedCall): readonly CallLimit[] {

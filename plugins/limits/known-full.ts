@@ -10,19 +10,19 @@ const MAX_METERS = 10_000
  * database is not asked (docs/threats.md#limits). Of this process.
  */
 export class KnownFull {
-  readonly #meters = new LRUCache<string, { readonly over: MeterRefusal; readonly setRevision: number }>({
+  readonly #meters = new LRUCache<string, { readonly over: MeterRefusal; readonly rulesRevision: number }>({
     max: MAX_METERS,
   })
 
   /** Remembers a meter that had no room. One that drains or that waits for calls under way is not full for long. */
-  note(over: MeterRefusal, setRevision: number): void {
+  note(over: MeterRefusal, rulesRevision: number): void {
     if (over.span === STEADY || over.span === UNDER_WAY || over.spent < over.most) return
-    this.#meters.set(meterName(over), { over, setRevision })
+    this.#meters.set(meterName(over), { over, rulesRevision })
   }
 
   /** Returns the meter as it was when it was found full; undefined: it is not known to be. */
-  find(key: MeterKey, setRevision: number): MeterRefusal | undefined {
+  find(key: MeterKey, rulesRevision: number): MeterRefusal | undefined {
     const known = this.#meters.get(meterName(key))
-    return known?.setRevision === setRevision ? known.over : undefined
+    return known?.rulesRevision === rulesRevision ? known.over : undefined
   }
 }

@@ -2,12 +2,13 @@ import { settledDetail } from '../../db/ledger/meters/detail.ts'
 import type { MeterReservation, MeterSettlement } from '../../db/ledger/meters/meter-book.ts'
 import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
 import { type CallLimit, meterAt } from '../../db/limits/limit.ts'
-import type { LimitSet, PresentLimits } from '../../db/limits/present-limits.ts'
 import type { ScopedThings } from '../../db/limits/scope.ts'
 import { usedInOutcome } from '../../db/limits/used.ts'
+import { isObject, type UnknownRecord } from '../../db/support/json.ts'
 import type { Principal } from '../facts.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
+import type { RulesInForce } from '../stops/stop.ts'
 import { ApplyingLimits } from './applying.ts'
 import { type CallSize, firstTokens, leastInput, mostTokens, type UsageSamples } from './estimate.ts'
 import type { KnownFull } from './known-full.ts'
@@ -22,9 +23,9 @@ export interface LimitClaim {
   readonly reservation: MeterReservation
 }
 
-/** The limits of a call, by the state of all limits that it was judged by. */
+/** The limits of a call, by the state of all rules that it was judged by. */
 export interface CallLimits {
-  readonly setRevision: number
+  readonly rulesRevision: number
   readonly claims: readonly LimitClaim[]
   /** Names the samples that its usage belongs to. */
   readonly model: string | null
@@ -41,7 +42,7 @@ export interface LimitedThings extends ScopedThings {
   readonly wire?: string | undefined
 }
 
-type LimitNeeds = Arrival & { readonly holder: Principal }
+type LimitNeeds = Arrival & RulesInForce & { readonly holder: Principal }
 
 /** Says what a call costs, in micro-USD: null if its model has no price. */
 export type CostEstimate = (
@@ -50,7 +51,6 @@ export type CostEstimate = (
 ) => number | null
 
 export interface LimitDependencies {
-  readonly present: Pick<PresentLimits, 'now'>
   readonly samples: UsageSamples
   readonly full: KnownFull
   readonly costOf: CostEstimate
@@ -62,17 +62,18 @@ export interface LimitDependencies {
  * it does NOT look at how much is used: the ledger does, in the transaction of the decision.
  */
 export function callLimits<Facts extends object>(
-  { present, samples, full, costOf }: LimitDependencies,
+  { samples, full, costOf }: LimitDependencies,
   thingsOf: (facts: Facts) => LimitedThings,
 ): Plugin<LimitNeeds & Facts, { limits: CallLimits }> {
   let applying: ApplyingLimits | null = null
-  let none: { limits: CallLimits } = { limits: { setRevision: 0, claims: NONE, model: null } }
-  const judge = (set: LimitSet, facts: LimitNeeds & Facts): { limits: CallLimits } => {
-    if (applying?.set !== set) {
-      applying = new ApplyingLimits(set)
-      none = { limits: { setRevision: set.revision, claims: NONE, model: null } }
+  let none: { limits: CallLimits } = { limits: { rulesRevision: 0, claims: NONE, model: null } }
+  const admit = (facts: LimitNeeds & Facts): { limits: CallLimits } => {
+    const { rules } = facts
+    if (applying?.rules !== rules) {
+      applying = new ApplyingLimits(rules)
+      none = { limits: { rulesRevision: rules.revision, claims: NONE, model: null } }
     }
-    if (set.limits.length === 0) return none
+    if (rules.limits.length === 0) return none
     const things = thingsOf(facts)
     const { holder, at } = facts
     const found = applying.to({ principal: holder, models: things.models, tool: things.tool })
@@ -94,18 +95,12 @@ export function callLimits<Facts extends object>(
       }
     })
     for (const { limit, reservation } of claims) {
-      const over = reservation.refuses ? full.find(reservation, set.revision) : undefined
+      const over = reservation.refuses ? full.find(reservation, rules.revision) : undefined
       if (over) throw limitRefusal(limit, over, { at, wire: things.wire ?? null, recorded: null })
     }
-    return { limits: { setRevision: set.revision, claims, model, samples, full, wire: things.wire } }
+    return { limits: { rulesRevision: rules.revision, claims, model, samples, full, wire: things.wire } }
   }
-  return {
-    name: 'limits',
-    admit(facts) {
-      const set = present.now()
-      return set instanceof Promise ? set.then((read) => judge(read, facts)) : judge(set, facts)
-    },
-  }
+  return { name: 'limits', admit }
 }
 
 const NONE: readonly never[] = []

@@ -14,10 +14,20 @@ export const ADMIN_CAPABILITIES = [
   'admin.settings',
   /** To make operators and change them; the operator secret and the signing key. */
   'admin.operators',
+  /** To stop calls at once. Ending a stop takes `admin.grant`. */
+  'admin.stop',
 ] as const
 
 /** The kinds of changes that a second operator may have to confirm (docs/operators.md#two-people). */
-export const TWO_PERSON_KINDS = ['grant', 'tools', 'operators', 'settings', 'trust', 'archive'] as const
+export const TWO_PERSON_KINDS = [
+  'grant',
+  'tools',
+  'operators',
+  'settings',
+  'trust',
+  'archive',
+  'stop_end',
+] as const
 
 export type TwoPersonKind = (typeof TWO_PERSON_KINDS)[number]
 
@@ -26,7 +36,7 @@ export type AdminCapability = (typeof ADMIN_CAPABILITIES)[number]
 /** Shorthand for people. Only a set's tokens are stored, never its name. */
 export const OPERATOR_SETS = {
   viewer: ['admin.read'],
-  granter: ['admin.read', 'admin.grant', 'admin.enroll'],
+  granter: ['admin.read', 'admin.grant', 'admin.enroll', 'admin.stop'],
   auditor: ['admin.read', 'admin.audit'],
   owner: ADMIN_CAPABILITIES,
 } as const satisfies Readonly<Record<string, readonly AdminCapability[]>>

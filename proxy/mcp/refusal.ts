@@ -34,6 +34,7 @@ const CODES: Partial<Record<RefusalReason, number>> = {
   // Outside the ranges that JSON-RPC and MCP keep for themselves.
   policy_denied: -31005,
   limit_reached: -31009,
+  stopped: -31010,
 }
 
 /**

@@ -15,6 +15,7 @@ import { watchSealing } from '../proofs/sealing-watch.ts'
 import { recordStates } from '../proofs/state-recorder.ts'
 import { countRows } from '../tasks/count-rows.ts'
 import { terminateRevokedStreams } from '../tasks/cut-revoked.ts'
+import { endStops } from '../tasks/end-stops.ts'
 import { expireProposals } from '../tasks/expire-proposals.ts'
 import { followAuthority, renewServerCertificate } from '../tasks/follow-authority.ts'
 import { pruneLimitMeters } from '../tasks/prune-meters.ts'
@@ -63,6 +64,7 @@ function periodicTasks(services: GatewayServices, inForce: () => Configuration):
     writeProviderStates(services.states),
     pruneProviderStates({ ...services, database }),
     pruneLimitMeters({ ...services, database }),
+    endStops({ ...services, database, configDigest }),
     watchDisk(services.disk),
     watchClock(services.clockWatch),
     watchSealing(services.sealing),

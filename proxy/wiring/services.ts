@@ -3,7 +3,7 @@ import { dirname } from 'node:path'
 import { getHeapStatistics } from 'node:v8'
 import { HostNameCache } from '../../db/host-names/kept-names.ts'
 import { countUnsealed } from '../../db/ledger/tree/store.ts'
-import { PresentLimits } from '../../db/limits/present-limits.ts'
+import { PresentRules } from '../../db/limits/present-rules.ts'
 import { countUnreadableResources } from '../../db/mcp/resources.ts'
 import { countQuarantinedTools } from '../../db/mcp/tools.ts'
 import { secretUnchanged, storedSecretOf } from '../../db/operators/secret.ts'
@@ -232,6 +232,7 @@ export async function openServices(
   const providerKeys = new ProviderKeys({ upstream, clock, log: logs.log })
   const catalogue = new ModelCatalogue()
   const states = new StateMemory({ database, ledger, clock })
+  const rules = new PresentRules(database)
   return {
     dataDirectory,
     logs,
@@ -262,6 +263,8 @@ export async function openServices(
     /** `iss` of access tokens. */
     issuer,
     keys,
+    /** The limits and stops of calls, whichever configuration is in force. */
+    rules,
     /** The keys of commitments. */
     subjectKeys,
     /** The changes of one object, one after the other, whichever configuration is in force. */
@@ -348,7 +351,8 @@ export async function openServices(
         tokens: tokenVerifier({ issuer, baseUrls, key: keys.verifier }),
       },
       claims: { ledger, database },
-      limits: { present: new PresentLimits(database), samples: new UsageSamples(), full: new KnownFull() },
+      limits: { samples: new UsageSamples(), full: new KnownFull() },
+      rules,
       states,
     },
     hasAdminSecret: hasOperatorSecret(stored, settings.adminSecret),

@@ -1,6 +1,6 @@
 import type { Database } from '../../db/database.ts'
 import { openDatabase } from '../../db/engine.ts'
-import { PresentLimits } from '../../db/limits/present-limits.ts'
+import { PresentRules } from '../../db/limits/present-rules.ts'
 import { secretUnchanged } from '../../db/operators/secret.ts'
 import { sessionNotEnded } from '../../db/operators/sessions.ts'
 import { findApiKey } from '../../db/principals/api-keys.ts'
@@ -104,7 +104,8 @@ export function emptyDependencies(
       baseUrls: () => [],
       tokens: tokenVerifier({ issuer: () => '', baseUrls: () => [], key: noKey }),
     },
-    limits: { present: new PresentLimits(database), samples: new UsageSamples(), full: new KnownFull() },
+    limits: { samples: new UsageSamples(), full: new KnownFull() },
+    rules: new PresentRules(database),
     claims: { database, ledger: { commit: () => Promise.reject(new Error('there is no ledger here')) } },
     mcp: {
       registry: openRegistry(database),

@@ -27,6 +27,7 @@ export const RULE_REFUSAL_REASONS: ReadonlySet<string> = new Set([
   'mcp_not_bound',
   'capability_missing',
   'mcp_tool_quarantined',
+  'stopped',
 ])
 
 const PROMPTS = ['mcp.prompts.get']

@@ -41,6 +41,7 @@ import { getCapabilityUsage } from '../rehearsals/usage.ts'
 import { changeFound } from '../sets/bulk.ts'
 import { listLabels, putLabels } from '../sets/labels.ts'
 import { deleteSet, getSet, listSets, putSet } from '../sets/sets.ts'
+import { beginStop, endStop, listOpenStops } from '../stops/stops.ts'
 
 /** The operations on principals of every type, enrollment and erasure aside. */
 const principalOperations = (kind: PrincipalKind) => ({
@@ -117,6 +118,7 @@ const DIRECT = {
     endOverride: endLimitOverride,
     usage: showLimitUsage,
   },
+  stops: { list: listOpenStops, begin: beginStop, end: endStop },
   mcpResources: {
     create: resources.createMcpResource,
     list: resources.listAllMcpResources,

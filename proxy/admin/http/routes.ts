@@ -27,6 +27,7 @@ export function adminRoutes(
   return [
     ...principalRoutes(doors),
     ...limitRoutes(doors),
+    ...stopRoutes(doors),
     ...mcpResourceRoutes(doors),
     ...enrollmentRoutes(doors),
     ...authorityRoutes(doors),
@@ -119,6 +120,15 @@ function principalRoutes({ route, read, write }: AdminDoors): readonly BareRoute
     route('GET', '/v1/admin/sets/{name}', read, sets.get),
     route('PUT', '/v1/admin/sets/{name}', write, sets.put),
     route('DELETE', '/v1/admin/sets/{name}', read, sets.delete),
+  ]
+}
+
+function stopRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] {
+  const { stops } = OPERATIONS
+  return [
+    route('GET', '/v1/admin/stops', read, stops.list),
+    route('POST', '/v1/admin/stops', write, stops.begin),
+    route('POST', '/v1/admin/stops/{id}/end', write, stops.end),
   ]
 }
 
