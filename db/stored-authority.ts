@@ -17,7 +17,15 @@ export type TableRow = Readonly<Record<string, string | number | null>>
 export const AUTHORITY_TABLES = [
   ...Object.values(PRINCIPAL_TABLES).map(({ table }) => table),
   ...['certificate_pins', 'mcp_bindings', 'mcp_resources', 'mcp_tools', 'attached_cas', 'agent_trusted_cas'],
-  ...['api_keys', 'settings', 'signing_keys', 'operator_identities', 'operator_sessions', 'capability_sets'],
+  ...[
+    'api_keys',
+    'settings',
+    'signing_keys',
+    'operator_identities',
+    'operator_sessions',
+    'capability_sets',
+    'stops',
+  ],
 ]
 
 /**
@@ -71,6 +79,7 @@ export function authorityTablesOf(rowsOf: (table: string) => readonly TableRow[]
     principals,
     resources: rowsOf('mcp_resources').map((row) => resourceOf(row, tools.get(text(row.resource_id)) ?? [])),
     cas: new Map(rowsOf('attached_cas').map((row) => [text(row.digest), text(row.kind)])),
+    stops: new Map(rowsOf('stops').map((row) => [text(row.stop_id), text(row.scope)])),
     bound: boundValues(rowsOf),
     oddTexts: [...oddCas(rowsOf('attached_cas')), ...oddTools(rowsOf('mcp_tools'))],
   }

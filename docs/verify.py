@@ -416,6 +416,7 @@ class State:
         self.vouching = {}  # subject: the CAs that vouch for it
         self.anchoring = set()  # streams whose process names the CA that let an SVID in
         self.old = set()  # subjects and resources of rows of version 1: nobody knows their revision
+        self.stops = {}  # the scopes of those that have not ended
         self.prices = {}  # the rates that rows have stated, by their names
         self.limits = Limits()
 
@@ -686,6 +687,7 @@ class State:
             "signing_keys": None if self.signing is None else by_units(self.signing),
             "sessions": self.sessions, "sessions_of_nobody": by_units(self.unsaid), "sets": self.sets,
             **({"prices": self.prices} if self.prices else {}), **self.limits.left(),
+            **({"stops": self.stops} if self.stops else {}),
         }  # fmt: skip
 
     def take(self, left):
@@ -710,6 +712,17 @@ class State:
         self.sessions, self.unsaid, self.sets = left["sessions"], set(left["sessions_of_nobody"]), left["sets"]
         self.prices = dict(left.get("prices", {}))
         self.limits.take(left)
+        self.stops = dict(left.get("stops", {}))
+
+
+def is_scope(scope):
+    if isinstance(scope, str):
+        return scope in ("all", "llm", "mcp")
+    if not isinstance(scope, dict) or len(scope) != 1:
+        return False
+    name, value = next(iter(scope.items()))
+    kinds = ("agents", "users", "workloads")
+    return isinstance(value, str) and (name in ("principal", "resource") or (name == "kind" and value in kinds))
 
 
 MODES = ("egress_dpop_mode", "no_downgrade", "enforce_tools_call")
@@ -745,7 +758,7 @@ FIXED = {
 }
 EITHER = (["mcp.prompts.get"], ["mcp.resources.read"])
 TOOLS_CALL = "mcp.tools.call"
-REASONS = {"proof_required", "mcp_tool_unknown", "mcp_not_bound", "capability_missing", "mcp_tool_quarantined"}
+REASONS = {"proof_required", "mcp_tool_unknown", "mcp_not_bound", "capability_missing", "mcp_tool_quarantined", "stopped"}
 MCP = set(FIXED) - {"egress_llm_chat"} | {
     "mcp_tools_call", "mcp_completion_complete", "mcp_logging_setLevel", "mcp_response"
 }  # fmt: skip
@@ -852,7 +865,7 @@ class Judge:
         for ask in (self.question_1, self.question_2, self.question_3):
             if (found := ask()) is not None:
                 return found
-        questions = [self.question_6, self.question_7, self.question_8]
+        questions = [self.question_6, self.question_7, self.question_8, self.question_9]
         if self.reaches():
             first, second = self.question_4, self.question_5
             questions = [second, first, *questions] if self.narrow() else [first, second, *questions]
@@ -1026,6 +1039,23 @@ class Judge:
         need(all(check["verdict"] == "pass" for check in asked), "was allowed, and a check did not pass")
         return None
 
+    def question_9(self):
+        """The stops that have not ended."""
+        stops = self.state.stops
+        if self.reason == "stopped":
+            named = self.detail.get("stop")
+            there = isinstance(named, str) and named in stops and self.stopped(stops[named])
+            need(there, f"names the stop {named}, which is not open or not for this call")
+            return "stopped"
+        return "stopped" if any(self.stopped(scope) for scope in stops.values()) else None
+
+    def stopped(self, scope):
+        if isinstance(scope, str):
+            return scope == "all" or self.action.startswith("mcp_") == (scope == "mcp")
+        reached = self.authority.get("resource") or {}
+        found = {"principal": self.row["principal_id"], "resource": reached.get("id"), "kind": f"{self.row['principal_type']}s"}
+        return all(found[name] == value for name, value in scope.items())
+
     def refused_by_check(self, name):
         """Such a row may stand behind a later revision: nothing asked whether its own was still the last."""
         revisions(self.state, self.row["principal_id"], self.authority.get("revision"))
@@ -1120,10 +1150,20 @@ class Walk:
             return self.price(row["detail"])
         if row["action"] in LIMIT_CHANGES and not old:
             return self.state.limits.change(row)
+        if row["action"] in ("stop.begun", "stop.ended") and not old:
+            return self.stop(row["action"], row["detail"])
         self.state.ways(row)
         self.state.cas_of(row)
         if not old:
             self.state.learn(row["action"], row["config_digest"], row["detail"])
+
+    def stop(self, action, said):
+        name, scope, stops = said.get("stop"), said.get("scope"), self.state.stops
+        need(isinstance(name, str) and is_scope(scope), "does not say what it stops")
+        if action == "stop.ended":
+            return need(stops.pop(name, None) is not None, f"ends {name}, which was not open")
+        need(name not in stops, f"begins {name} a second time")
+        stops[name] = scope
 
     def price(self, said):
         price, rates = said.get("price"), said.get("rates")

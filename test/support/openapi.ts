@@ -67,7 +67,8 @@ export function contradiction(entry: Entry, { status, headers, text, json }: Ans
   if (media !== 'application/json') return null
   if (!hasSchema(`${at}${pointer('content', media, 'schema')}`, json))
     return `${place} is not of the shape described: ${text}`
-  const reason = json.reason ?? json.error?.data?.reason
+  const reason =
+    json.error === undefined && status < 400 ? undefined : (json.reason ?? json.error?.data?.reason)
   return reason === undefined || doc['x-reasons'].includes(reason)
     ? null
     : `${place} has the reason ${reason}, which is not described`

@@ -8,7 +8,7 @@ export interface ReplayedCall {
   readonly configuration: ConfigurationState
   readonly principal: PrincipalState
   readonly bindings: ReadonlyMap<string, string>
-  readonly replay: Pick<LedgerReplay, 'resources'>
+  readonly replay: Pick<LedgerReplay, 'resources' | 'stops'>
 }
 
 export class RowContradiction extends Error {}

@@ -27,6 +27,8 @@ export interface AuthorityTables {
   readonly resources: readonly StoredResource[]
   /** The kind of each attached CA, by digest. */
   readonly cas: ReadonlyMap<string, string>
+  /** The scopes of the stops that have not ended, as JSON, by their ids. */
+  readonly stops: ReadonlyMap<string, string>
   readonly bound: BoundValues
   /** Texts that are not those of the digests next to them. Each a sentence. */
   readonly oddTexts: readonly string[]
@@ -67,6 +69,7 @@ function compareTables(replay: LedgerReplay, tables: AuthorityTables, at: number
         () => false,
       ),
       ...casFindings(replay, tables),
+      ...stopFindings(replay, tables),
       ...replay.bound.findings(tables.bound, at),
       ...tables.oddTexts,
     ],
@@ -215,6 +218,11 @@ function resourceFindings(stored: StoredResource, known: ReplayedResource | unde
 function casFindings({ cas: said }: LedgerReplay, { cas: found }: AuthorityTables): readonly string[] {
   const shown = (cas: ReadonlyMap<string, string>): NamedTexts => Object.fromEntries(cas)
   return differences('attached CAs', shown(found), shown(said))
+}
+
+function stopFindings({ stops }: LedgerReplay, { stops: found }: AuthorityTables): readonly string[] {
+  const said = [...stops.scopes].map(([id, scope]) => [id, JSON.stringify(scope)])
+  return differences('stops', Object.fromEntries(found), Object.fromEntries(said))
 }
 
 const setOf = (values: readonly string[]): string => `[${[...values].toSorted().join(', ')}]`

@@ -36,6 +36,8 @@ export interface RecordedDecision {
   readonly namesRevision: boolean
   readonly reason: string | null
   readonly refusedBy: string | null
+  /** The stop that it names; null if it names none. */
+  readonly stop: string | null
   /** The row's own value; undefined if it has none. */
   readonly requiredCapability: unknown
   readonly path: string
@@ -51,7 +53,7 @@ export const isDecisionRow = ({ action, status }: StoredRow): boolean =>
   (status === 'allowed' || status === 'denied') && isCallAction(action)
 
 export function recordedDecisionOf(row: StoredRow, detail: UnknownRecord): RecordedDecision {
-  const { authority, reason, refused_by: by, required_capability: required, path, summarised } = detail
+  const { authority, reason, refused_by: by, required_capability: required, path, stop, summarised } = detail
   return {
     row,
     detail,
@@ -62,6 +64,7 @@ export function recordedDecisionOf(row: StoredRow, detail: UnknownRecord): Recor
     namesRevision: isObject(authority) && authority.revision !== undefined,
     reason: textOrNull(reason),
     refusedBy: textOrNull(by),
+    stop: textOrNull(stop),
     requiredCapability: required,
     path: textOrNull(path) ?? '',
     summarised: summarised === undefined ? null : (countOf(summarised) ?? 1),

@@ -45,6 +45,23 @@ function refusalOfChecks({ decision, authority, configuration }: ReplayedCall): 
   return refused ? `the check ${refused.name}` : null
 }
 
+/** Asked last (docs/ledger.md#rule, 9): who and what was stopped stands in the row. */
+function refusalOfStop({
+  decision: { row, reason, stop },
+  authority,
+  replay: { stops },
+}: ReplayedCall): string | null {
+  const call = {
+    action: row.action,
+    principal: row.principal_id,
+    type: row.principal_type,
+    resource: authority.resource?.id ?? null,
+  }
+  if (reason !== 'stopped') return stops.find(call) === undefined ? null : 'stopped'
+  if (stop !== null && stops.applies(stop, call)) return reason
+  throw new RowContradiction(`names the stop ${stop ?? 'none'}, which is not open or not for this call`)
+}
+
 const isJudging = ({ shadow }: CheckDigest): boolean => !shadow
 
 /** Null: the recomputed decision agrees. `inOnePoint`: it agrees in all others. */
@@ -162,7 +179,8 @@ const refusalOf = (call: JudgedCall): string | null =>
   refusalOfResource(call) ??
   refusalOfCapabilities(call) ??
   refusalOfTool(call) ??
-  refusalOfChecks(call)
+  refusalOfChecks(call) ??
+  refusalOfStop(call)
 
 function refusalOfCaller(call: JudgedCall): string | null {
   const { decision, principal } = call

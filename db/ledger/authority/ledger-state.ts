@@ -1,9 +1,11 @@
 import canonicalize from 'canonicalize'
+import { stopScopeOf } from '../../stops/stop.ts'
 import { isObject } from '../../support/json.ts'
 import type { LimitsState } from '../metered/limit-replay.ts'
 import { isLimitsState } from '../metered/limits-state.ts'
 import type { LeafVersion } from '../record/leaf.ts'
 import type { PriceRates } from './costs.ts'
+import type { StopScopes } from './open-stops.ts'
 import type { PrincipalSet } from './principal-sets.ts'
 import { isPriceRates } from './stated-prices.ts'
 import {
@@ -45,6 +47,8 @@ export interface ReplayState extends BoundState, LimitsState {
   readonly names_anchors: readonly string[]
   /** Rates by their names; absent: no row has stated any. */
   readonly prices?: RecordOf<PriceRates>
+  /** The stops that have not ended; absent: none. */
+  readonly stops?: StopScopes
   /** Subjects and resources of rows of version 1. */
   readonly old: readonly string[]
 }
@@ -223,6 +227,7 @@ const MEMBERS: RecordOf<(value: unknown) => boolean> = {
   rotation: isTextOrNull,
   names_anchors: isTexts,
   prices: (value) => value === undefined || recordOf(isPriceRates)(value),
+  stops: (value) => value === undefined || recordOf((scope) => stopScopeOf(scope) !== null)(value),
   old: isTexts,
   secret: (value) => value === false || isTextOrNull(value),
   secret_is_disabled: isFlag,

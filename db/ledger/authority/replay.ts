@@ -10,6 +10,7 @@ import {
   type ReplayState,
   resourceMembers,
 } from './ledger-state.ts'
+import { OpenStops } from './open-stops.ts'
 import { statedPriceIn } from './stated-prices.ts'
 import {
   type ConfigurationState,
@@ -71,6 +72,7 @@ export class LedgerReplay {
   readonly anchoring = new Set<string>()
   /** The rates that rows have stated, by their names. */
   readonly prices = new Map<string, PriceRates>()
+  readonly stops: OpenStops
   readonly bound: BoundReplay
   /** Limits, and the meters that calls count in. */
   readonly metered: MeteredRows
@@ -82,6 +84,7 @@ export class LedgerReplay {
     this.bound = new BoundReplay(state)
     this.metered = new MeteredRows(state)
     this.before = new Set(state?.old)
+    this.stops = new OpenStops(state?.stops)
     if (!state) return
     for (const [subject, said] of Object.entries(state.principals)) {
       const { states, bindings, trusted_cas: cas, trust_said: hasSaid, own_cas, ways_in: waysIn } = said
@@ -141,6 +144,7 @@ export class LedgerReplay {
       cas: Object.fromEntries(this.cas),
       rotation: this.#rotation,
       names_anchors: [...this.anchoring].toSorted(),
+      ...(this.stops.scopes.size > 0 && { stops: Object.fromEntries(this.stops.scopes) }),
       ...(this.prices.size > 0 && { prices: Object.fromEntries(this.prices) }),
       ...this.metered.replay.state(),
       old: [...this.before].toSorted(),
@@ -156,6 +160,7 @@ export class LedgerReplay {
     if (ofBound !== null || ofCa !== null) return ofBound ?? ofCa
     if (row.action === PRICE_ACTION) return this.#seePrice(detail)
     if (family === 'limit') return this.metered.replay.apply(row, detail)
+    if (family === 'stop') return this.stops.apply(what, detail)
     if (row.action === 'authority.bound') return this.#seeBound(detail)
     if (row.action === 'config.loaded') return this.#seeConfiguration(row.config_digest, detail)
     if (row.action === 'authority.snapshot') return this.#seeSnapshot(detail)

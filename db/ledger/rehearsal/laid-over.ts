@@ -88,6 +88,7 @@ export function rehearsedCall(
     bindings: bindingsWith(changes, subject, known, id),
     replay: {
       resources: id !== null && reached ? new Map([[id, resourceWith(changes, id, reached)]]) : new Map(),
+      stops: replay.stops,
     },
   }
 }

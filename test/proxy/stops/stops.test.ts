@@ -94,7 +94,9 @@ await t.test('a call under way is cut as by a revocation', async (t) => {
   const gateway = await testGateway(t)
   const bot = await gateway.enroll('bot', ['llm.chat'])
   const hungUp = Promise.withResolvers<void>()
-  gateway.upstream.answer = (res) => res.once('close', () => hungUp.resolve())
+  gateway.upstream.answer = (res) => {
+    res.once('close', () => hungUp.resolve())
+  }
   const waiting = chat(gateway, bot)
   await eventually(
     async () => gateway.upstream.seen.length,
