@@ -212,6 +212,7 @@ const ADMIN_MAY_IMPORT: RoomImports = {
   providers: ['admin/operation'],
   rehearsals: ['admin/conditions', 'admin/operation', 'admin/principals', 'admin/sets'],
   sets: ['admin/conditions', 'admin/operation', 'admin/principals'],
+  stops: ['admin/operation'],
 }
 
 /** The rooms of proxy/dashboard: a page's room may import the frame of all pages, and what pages share. */
@@ -237,6 +238,7 @@ const DASHBOARD_MAY_IMPORT: RoomImports = {
   rehearsed: ['admin', 'dashboard/frame', 'http', 'operators'],
   settings: ['admin', 'dashboard/frame', 'dashboard/rehearsed', 'http', 'operators'],
   setup: ['admin', 'dashboard/frame', 'dashboard/principals', 'http', 'operators'],
+  stops: ['admin', 'dashboard/frame', 'dashboard/rehearsed'],
   tools: ['admin', 'dashboard/frame', 'dashboard/rehearsed'],
   'routes.ts': [
     ...[
@@ -252,6 +254,7 @@ const DASHBOARD_MAY_IMPORT: RoomImports = {
       'providers',
       'settings',
       'setup',
+      'stops',
       'tools',
     ].map((room) => `dashboard/${room}`),
     ...['admin', 'http', 'operators'],
@@ -260,7 +263,7 @@ const DASHBOARD_MAY_IMPORT: RoomImports = {
 
 /** The rooms of db/ledger: meters → record → canonical → {metered → authority, tree, counts} → verify → read; rehearsal → authority. */
 const LEDGER_MAY_IMPORT: RoomImports = {
-  authority: ['ledger/canonical', 'ledger/metered', 'ledger/record', 'support'],
+  authority: ['ledger/canonical', 'ledger/metered', 'ledger/record', 'stops', 'support'],
   canonical: ['ledger/record', 'support'],
   counts: ['schema.ts', 'support'],
   read: [

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import type { CallLimit } from '../../db/limits/limit.ts'
-import { type CompiledScope, compileScope, type ScopedThings } from '../../db/limits/scope.ts'
 import type { CallRules } from '../../db/limits/present-rules.ts'
+import { type CompiledScope, compileScope, type ScopedThings } from '../../db/limits/scope.ts'
 import type { Principal } from '../facts.ts'
 
 /** The things of a call that limits are chosen by. */

@@ -48,6 +48,7 @@ import {
   setupPage,
   setupRefused,
 } from './setup/step.ts'
+import { stopForms, stopsPage } from './stops/stops.ts'
 import { toolPage } from './tools/tool.ts'
 import { toolForms, toolsPage } from './tools/tools.ts'
 
@@ -78,6 +79,7 @@ export function dashboardRoutes(
     ...principalPageRoutes(doors, dashboard),
     ...toolRoutes(doors, dashboard),
     ...limitRoutes(doors, dashboard),
+    ...stopRoutes(doors, dashboard),
     ...pkiRoutes(doors, dashboard),
     ...ledgerRoutes(doors, dashboard),
     ...settingsRoutes(doors, dashboard),
@@ -277,6 +279,16 @@ function limitRoutes({ page, form }: DashboardDoors, d: DashboardContext): reado
     form(`${one}/override`, limits.override, forms.override),
     form(`${one}/end-override`, limits.endOverride, forms.endOverride),
     form(`${one}/remove`, limits.remove, forms.remove),
+  ]
+}
+
+function stopRoutes({ page, form }: DashboardDoors, d: DashboardContext): readonly BareRoute[] {
+  const { stops } = OPERATIONS
+  const forms = stopForms(d)
+  return [
+    page('/proxy/stops', 'admin.read', stopsPage),
+    form('/proxy/stops', stops.begin, forms.begin),
+    form('/proxy/stops/{id}/end', stops.end, forms.end),
   ]
 }
 

@@ -89,7 +89,7 @@ export const operatorsOptions = z.strictObject({
     .describe(
       'The kinds of changes that a second operator must confirm, once there are two who could. grant, tools, operators ' +
         'and settings: what requires the capability of that name; settings also: the shared secret and the keys that sign; ' +
-        'trust: the CAs that vouch for others, and for whom. Without operators among them, whoever holds admin.operators ' +
+        'trust: the CAs that vouch for others, and for whom; stop_end: the end of a stop. Without operators among them, whoever holds admin.operators ' +
         'can make the second person.',
     ),
   require_rehearsal: z

@@ -74,6 +74,14 @@ const summary = (authority: JsonObject = {}) =>
   })
 const patched = (many: number) =>
   Array.from({ length: many }, (_, index) => changed('agent.capabilities_patched', index + 2))
+const stop = (what: 'begun' | 'ended', scope: JsonObject | string, id = 'stp_1'): LedgerEntry =>
+  note(`stop.${what}`, { stop: id, scope, reason: 'a key has leaked' })
+const stopped = (more: JsonObject = {}) => refusal('stopped', { refused_by: 'stop', stop: 'stp_1', ...more })
+/** The scopes that are for the agent's call of a model, and those that are not. */
+const [FOR_IT, NOT_FOR_IT] = [
+  ['all', 'llm', { principal: BOT }, { kind: 'agents' }],
+  ['mcp', { principal: 'acme::other' }, { kind: 'users' }, { resource: 'mcpr_1' }],
+] as const
 const poor = [started, loaded(), changed('agent.created', 1, { capabilities: ['x'] })]
 
 /** An agent known by its SPIFFE id, by CAs of each kind, in a stream whose decisions name the CA. */
@@ -95,6 +103,24 @@ const replaced = (until: string): LedgerEntry =>
 
 const FOLLOW: Readonly<Record<string, readonly LedgerEntry[]>> = {
   'a tool’s call': [...stage(), decidedTool(1)],
+  ...Object.fromEntries(
+    FOR_IT.map((scope) => [
+      `a call that is stopped: ${JSON.stringify(scope)}`,
+      [...LLM, stop('begun', scope), decided(1, stopped())],
+    ]),
+  ),
+  ...Object.fromEntries(
+    NOT_FOR_IT.map((scope) => [
+      `a stop that is not for the call: ${JSON.stringify(scope)}`,
+      [...LLM, stop('begun', scope), decided(1), ended(decided(1))],
+    ]),
+  ),
+  'a stop of a server, and a call of its tool': [
+    ...[...stage(), stop('begun', { resource: 'mcpr_1' }), decidedTool(1, stopped())],
+  ],
+  'a call after the end of a stop': [
+    ...[...LLM, stop('begun', 'all'), stop('ended', 'all'), decided(1), ended(decided(1))],
+  ],
   'a tool’s own capability': [
     ...stage({ tool_capabilities: { read: 'files.write' } }),
     decidedTool(1, { authority: { demanded: ['files.write'] } }),
@@ -178,6 +204,34 @@ const CONTRADICT: Readonly<Record<string, readonly LedgerEntry[]>> = {
     ...LLM,
     decided(1, { authority: { mode: { egress_dpop_mode: 'optional', no_downgrade: 0 } } }),
   ],
+  ...Object.fromEntries(
+    FOR_IT.map((scope) => [
+      `a call that a stop refuses: ${JSON.stringify(scope)}`,
+      [...LLM, stop('begun', scope), decided(1)],
+    ]),
+  ),
+  'a tool’s call that a stop of its server refuses': [
+    ...[...stage(), stop('begun', { resource: 'mcpr_1' }), decidedTool(1)],
+  ],
+  'a call that is said to be stopped': [...LLM, decided(1, stopped())],
+  'a call that is said to be stopped by one that has ended': [
+    ...[...LLM, stop('begun', 'all'), stop('ended', 'all'), decided(1, stopped())],
+  ],
+  'a call that is said to be stopped by one for others': [
+    ...[...LLM, stop('begun', 'mcp'), decided(1, stopped())],
+  ],
+  'a call that is said to be stopped by another one': [
+    ...[...LLM, stop('begun', 'all'), decided(1, stopped({ stop: 'stp_2' }))],
+  ],
+  'a call that is said to be stopped by none': [
+    ...LLM,
+    stop('begun', 'all'),
+    decided(1, stopped({ stop: 1 })),
+  ],
+  'a stop of nothing': [...LLM, stop('begun', 'some')],
+  'a stop of two things': [...LLM, stop('begun', { principal: BOT, kind: 'agents' })],
+  'a stop that begins twice': [...LLM, stop('begun', 'all'), stop('begun', 'all')],
+  'an end of a stop that was not begun': [...LLM, stop('ended', 'all')],
   'an SVID whose row names no CA': [...SVID, decided(1)],
   'an SVID by a CA of somebody else': [...SVID, by('ca2')],
   'an SVID by a CA that vouches no longer': [

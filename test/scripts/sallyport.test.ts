@@ -31,6 +31,8 @@ const VERBS = [
   'providers',
   'costs',
   'prices',
+  'stop',
+  'stops',
   'limits',
   'sets',
   'translate',

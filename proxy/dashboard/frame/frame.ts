@@ -1,10 +1,12 @@
 import { hash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
+import { listStops, type StopRecord } from '../../../db/stops/store.ts'
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { ledgerHead } from '../../admin/audit/audit.ts'
 import type { AnchorStanding } from '../../admin/operation/shapes.ts'
+import { stoppedText } from '../../admin/stops/words.ts'
 import { challengeHeaders } from '../../http/refusal.ts'
 import type { Reply } from '../../http/reply.ts'
 import { isFromOtherOrigin } from '../../operators/pages/form.ts'
@@ -44,6 +46,7 @@ export const SECTIONS: readonly (readonly [path: string, name: string])[] = [
   ['/proxy/providers', 'Providers'],
   ['/proxy/limits', 'Limits'],
   ['/proxy/costs', 'Costs'],
+  ['/proxy/stops', 'Stops'],
   ['/proxy/capabilities', 'Capabilities'],
   ['/proxy/pki', 'PKI'],
   ['/proxy/proof', 'Proof'],
@@ -119,6 +122,8 @@ const NOTICES: Readonly<Record<string, string>> = {
   declined: 'Declined.',
   deferred: 'Done. One row in the ledger says so.',
   archive_asked: 'The gateway that leads looks after it. This page says what came of it.',
+  stop_begun: 'Stopped. Calls under way are cut.',
+  stop_ended: 'Ended: its calls are judged as before.',
   limit_made: 'The limit is made: it holds from the next call on.',
   limit_changed: 'Changed: it holds from the next call on.',
   limit_removed: 'Removed. What was counted stays in the ledger.',
@@ -142,7 +147,11 @@ export async function frame(
   { title, section, body, status = 200, script }: PageContent,
 ): Promise<PageReply> {
   const { actor, session, at, query } = facts
-  const [head, anchors] = await Promise.all([ledgerHead(context), context.anchors()])
+  const [head, anchors, stops] = await Promise.all([
+    ledgerHead(context),
+    context.anchors(),
+    listStops(context.database),
+  ])
   const needing = (await countAttention?.(facts, head?.row_hash ?? '')) ?? null
   const notice = NOTICES[new URLSearchParams(query).get('notice') ?? '']
   return htmlDocument(
@@ -155,13 +164,22 @@ ${navigation(section, needing)}
         ? html`ledger ${String(head.seq)} <code>${head.row_hash.slice(0, 8)}</code> ${relativeTime(head.recorded_at, at)}`
         : 'ledger empty'
     }${renderAnchorStanding(anchors, at)}</a>
-<a class="who" href="/proxy/settings" title="Signed in by ${signInText(actor.via, session?.amr ?? [])}">${actor.id}</a><form method="post" action="/proxy/sign-out" class="inline">${csrf(session)}<button class="quiet">Sign out</button></form></div></header>
+<a class="who" href="/proxy/settings" title="Signed in by ${signInText(actor.via, session?.amr ?? [])}">${actor.id}</a><form method="post" action="/proxy/sign-out" class="inline">${csrf(session)}<button class="quiet">Sign out</button></form><a class="button danger" href="/proxy/stops">Stop</a></div></header>${stopBanner(stops)}
 <main id="main" tabindex="-1">${notice === undefined ? EMPTY_HTML : html`<p class="notice" role="status">${notice}</p>`}<h1>${title}</h1>${body}</main>`,
     status,
     {},
     script,
   )
 }
+
+/** Says on every page that calls are stopped. */
+const stopBanner = (stops: readonly StopRecord[]): HtmlFragment =>
+  stops.length === 0
+    ? EMPTY_HTML
+    : html`<p class="stopped" role="alert"><a href="/proxy/stops">Stopped: ${stops
+        .slice(0, 3)
+        .map(({ scope }) => stoppedText(scope))
+        .join('; ')}${stops.length > 3 && ` and ${stops.length - 3} more`}</a></p>`
 
 function renderAnchorStanding(anchors: readonly AnchorStanding[], now: number): HtmlFragment {
   if (anchors.length === 0) return EMPTY_HTML

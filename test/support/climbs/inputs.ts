@@ -149,6 +149,15 @@ const OTHERS: Readonly<Record<string, Making<[climbing: Climbing]>>> = {
   listLabels: () => [{}],
   listCosts: () => [{}],
   findPrices: () => [{ query: '?model=gpt-test' }],
+  listStops: () => [{}],
+  beginStop: () => [{ body: { scope: { kind: 'workloads' }, reason: 'mine' } }],
+  endStop: async ({ machine }) => {
+    const { json } = await machine('POST', '/v1/admin/stops', {
+      scope: { kind: 'workloads' },
+      reason: 'mine',
+    })
+    return [{ params: { id: json.stop_id }, body: { reason: 'mine' } }]
+  },
   listLimits: () => [{}],
   getLimit: ofLimit(),
   createLimit: () => [{ body: { ...ofNobody, name: limitName() } }],

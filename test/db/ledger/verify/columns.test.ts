@@ -296,6 +296,15 @@ const COLUMNS: Readonly<Record<string, TableColumns>> = {
     },
   },
   limit_set: { compared: {}, harmless: { id: 'one row', revision: 'an edit has limits read again' } },
+  stops: {
+    compared: { stop_id: `'stp_other'`, scope: `'"mcp"'` },
+    harmless: {
+      reason: SHOWN,
+      begun_at: SHOWN,
+      begun_by: SHOWN,
+      until: 'when it ends by itself, which a row then says',
+    },
+  },
   limit_meters: {
     compared: {},
     harmless: Object.fromEntries(
@@ -409,6 +418,7 @@ async function deployment(t: Parameters<typeof scratch>[0]): Promise<string> {
   await stage.refresh(files)
   await made('POST', '/v1/admin/secret/rotate', { new_secret: ADMIN_SECRET })
   await (await signedInBySecret(stage)).ask('GET', '/proxy')
+  await made('POST', '/v1/admin/stops', { scope: { kind: 'users' }, reason: 'they wait' })
   await stage.close(0)
   return stage.settings.databaseUrl.slice('sqlite:'.length)
 }

@@ -56,7 +56,7 @@ await t.test(
       drop index certificate_pins_issuer; alter table certificate_pins drop column issuer;
       drop table attention_deferrals; drop index audit_rows_denied; drop table capability_sets;
       drop trigger audit_rows_delete; drop table audit_segments; drop table audit_states;
-      drop table provider_states; drop table spend_counts; drop table limits; drop table limit_set; drop table limit_meters;
+      drop table provider_states; drop table spend_counts; drop table stops; drop table limits; drop table limit_set; drop table limit_meters;
       create trigger audit_rows_delete before delete on audit_rows
       begin select raise(abort, 'audit_log is append-only'); end;
       ${Object.values(PRINCIPAL_TABLES)

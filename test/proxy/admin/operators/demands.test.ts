@@ -22,6 +22,8 @@ function expectedOf(method: string, path: string): string {
     [/^\/v1\/admin\/(ca|archive)(\/|$)/, 'admin.settings'],
     [/^\/v1\/admin\/mcp-resources\/bindings/, 'admin.grant'],
     [/^\/v1\/admin\/(mcp-resources|providers)(\/|$)/, 'admin.tools'],
+    [/\/stops$/, 'admin.stop'],
+    [/\/stops\//, 'admin.grant'],
     [/\/(capabilities|labels)$|\/sets\/|\/limits(\/|$)|\/rehearsals$|\/candidate(\/|$)/, 'admin.grant'],
     [/^\/v1\/admin\/(agents|users|workloads)/, 'admin.enroll'],
   ]
@@ -83,6 +85,7 @@ await t.test('an operator who holds what a route demands is let in, by that capa
     'admin.audit': ['POST', '/v1/admin/audit/verify', undefined, 200],
     'admin.settings': ['DELETE', `/v1/admin/ca/${'0'.repeat(64)}`, undefined, 404],
     'admin.operators': ['POST', '/v1/admin/operators', { operator_name: 'new' }, 201],
+    'admin.stop': ['POST', '/v1/admin/stops', { scope: { kind: 'workloads' }, reason: 'mine' }, 201],
   }
   t.same(Object.keys(doors), [...ADMIN_CAPABILITIES])
   await gateway.admin('POST', '/v1/admin/users', { user_name: 'zoe' })
