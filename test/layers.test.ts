@@ -198,6 +198,7 @@ const ADMIN_MAY_IMPORT: RoomImports = {
     'admin/providers',
     'admin/rehearsals',
     'admin/sets',
+    'admin/stops',
     'http',
     'visible.ts',
   ],

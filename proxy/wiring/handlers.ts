@@ -89,7 +89,7 @@ export function createHandlers(
     llm: {
       call: llmHandler(configuration.llm, services),
       models: modelHandlers(configuration.llm, services.catalogue),
-      limits: ownLimitsHandler({ database, present: services.plugins.limits.present }),
+      limits: ownLimitsHandler({ database, rules: services.rules }),
     },
     mcp: mcpHandlers(services, configuration, mcpUpstream),
     auth: {

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import type { Database } from '../../../db/database.ts'
 import { NEW_METER, usageOf } from '../../../db/ledger/meters/meter-book.ts'
 import { type CallLimit, meterAt, resetAt } from '../../../db/limits/limit.ts'
-import type { PresentLimits } from '../../../db/limits/present-limits.ts'
+import type { PresentRules } from '../../../db/limits/present-rules.ts'
 import { readMetersOf } from '../../../db/limits/store.ts'
 import { timestamp } from '../../../db/support/statement.ts'
 import type { Principal } from '../../../plugins/facts.ts'
@@ -38,7 +38,7 @@ export type OwnLimit = z.output<typeof ownLimit>
 
 interface OwnLimitDependencies {
   readonly database: Pick<Database, 'kysely'>
-  readonly present: Pick<PresentLimits, 'now'>
+  readonly rules: Pick<PresentRules, 'now'>
 }
 
 type KnownCaller = Arrival & { readonly principal: Principal }
@@ -47,11 +47,11 @@ type KnownCaller = Arrival & { readonly principal: Principal }
  * GET /v1/limits: those that apply to calls of its caller and show themselves, and what is left of each. A token that
  * was narrowed changes nothing: limits are of what its principal holds.
  */
-export function ownLimitsHandler({ database, present }: OwnLimitDependencies) {
+export function ownLimitsHandler({ database, rules: present }: OwnLimitDependencies) {
   let applying: ApplyingLimits | null = null
   return async ({ principal, at }: KnownCaller): Promise<Reply> => {
-    const set = await present.now()
-    if (applying?.set !== set) applying = new ApplyingLimits(set)
+    const rules = await present.now()
+    if (applying?.rules !== rules) applying = new ApplyingLimits(rules)
     const shown = applying.ofPrincipal(principal).filter(({ show }) => show)
     const limits: OwnLimit[] = []
     for (let from = 0; from < shown.length; from += PORTION) {
