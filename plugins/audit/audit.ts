@@ -1,5 +1,6 @@
 import type { Database } from '../../db/database.ts'
 import { PRICE_ACTION } from '../../db/ledger/authority/costs.ts'
+import { isTexts } from '../../db/ledger/authority/states.ts'
 import type { MeterSettlement } from '../../db/ledger/meters/meter-book.ts'
 import { type LedgerEntry, LedgerError, type LedgerUnit, LimitReached } from '../../db/ledger/record/entry.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
@@ -210,11 +211,11 @@ export function audit({
       if (isNoRefusal(facts, refusal)) return null
       if (isIdentified(facts)) {
         const assertions = isAuthorityRefusal(reason) && asserted(facts, standing)
-        const { limit, stop } = refusal.report
+        const { limit, routed, stop } = refusal.report
         const isOver = reason === 'limit_reached' && isObject(limit)
         const why = {
           ...{ reason, by, passed, requiredCapability: requiredCapabilityIn(refusal) },
-          ...(isOver && { limit }),
+          ...(isOver && { limit, ...(isTexts(routed) && { routed }) }),
           ...(typeof stop === 'string' && { stop }),
         }
         const receipt = await deny(facts, why, assertions ? { assertions } : {})

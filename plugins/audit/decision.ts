@@ -72,6 +72,7 @@ export interface RecordedRefusal {
   readonly passed: readonly string[]
   /** The meter that had no room. */
   readonly limit?: JsonObject
+  readonly routed?: readonly string[]
   /** The id of the stop. */
   readonly stop?: string
 }
@@ -101,8 +102,15 @@ export function decisionEntry(
       ...(why?.limit && { limit: why.limit }),
       ...(why?.stop !== undefined && { stop: why.stop }),
       ...(why === null && reservedLimits(facts.limits)),
+      ...routedOf(facts.limits, why),
     },
   }
+}
+
+/** Says how a call was routed, if a limit looks at that and decided. */
+function routedOf(limits: CallLimits | undefined, why: RecordedRefusal | null): JsonObject {
+  const routed = limits?.routed ?? why?.routed
+  return routed && (why === null || why.limit) ? { routed } : {}
 }
 
 const reservedLimits = (limits: CallLimits | undefined): JsonObject =>

@@ -19,11 +19,14 @@ const MAX_PRINCIPALS = 10_000
 /** Chooses the limits that apply to calls, of one state of all rules. Keeps those of each principal. */
 export class ApplyingLimits {
   readonly rules: CallRules
+  /** True if one is for some models: then rows say how calls were routed. */
+  readonly nameModels: boolean
   readonly #compiled: readonly CompiledLimit[]
   readonly #ofPrincipals = new LRUCache<string, readonly CompiledLimit[]>({ max: MAX_PRINCIPALS })
 
   constructor(rules: CallRules) {
     this.rules = rules
+    this.nameModels = rules.limits.some((limit) => limit.for.models !== undefined)
     this.#compiled = rules.limits.map((limit) => ({ limit, ...compileScope(limit.for) }))
   }
 

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import { type MeterKey, type MeterRefusal, meterName } from '../../db/ledger/meters/meter-book.ts'
+import { type MeterRefusal, type MeterReservation, meterName } from '../../db/ledger/meters/meter-book.ts'
 import { STEADY, UNDER_WAY } from '../../db/ledger/meters/span.ts'
 
 /** Meters that are remembered: the latest. */
@@ -20,9 +20,14 @@ export class KnownFull {
     this.#meters.set(meterName(over), { over, rulesRevision })
   }
 
-  /** Returns the meter as it was when it was found full; undefined: it is not known to be. */
-  find(key: MeterKey, rulesRevision: number): MeterRefusal | undefined {
-    const known = this.#meters.get(meterName(key))
-    return known?.rulesRevision === rulesRevision ? known.over : undefined
+  /**
+   * Returns the meter as it was when it was found full, for another call; undefined: it is not known to have no room for
+   * this one. An override that has ended since may have made some.
+   */
+  find(wish: MeterReservation, rulesRevision: number): MeterRefusal | undefined {
+    const known = this.#meters.get(meterName(wish))
+    const { took, most } = wish
+    if (known?.rulesRevision !== rulesRevision || known.over.spent + took <= most) return undefined
+    return { ...known.over, took, most }
   }
 }

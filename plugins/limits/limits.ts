@@ -32,6 +32,8 @@ export interface CallLimits {
   readonly full?: KnownFull
   /** The caller's API, if it is a model's: refusals are written for it. */
   readonly wire?: string | undefined
+  /** `provider/model` of each provider that may be asked, for the row. Absent: no limit looks at them. */
+  readonly routed?: readonly string[]
 }
 
 /** The things of a call that limits look at, as its path states them. */
@@ -78,6 +80,7 @@ export function callLimits<Facts extends object>(
     const found = applying.to({ principal: holder, models: things.models, tool: things.tool })
     if (found.length > MAX_APPLYING) throw tooMany(found.length)
     const model = things.models[0] ?? things.tool
+    const routed = applying.nameModels && things.wire !== undefined ? { routed: things.models } : {}
     const claims = found.map((limit): LimitClaim => {
       const { span, most, refill } = meterAt(limit, at)
       const took = tookOf(limit, {
@@ -95,9 +98,14 @@ export function callLimits<Facts extends object>(
     })
     for (const { limit, reservation } of claims) {
       const over = reservation.refuses ? full.find(reservation, rules.revision) : undefined
-      if (over) throw limitRefusal(limit, over, { at, wire: things.wire ?? null, recorded: null })
+      if (over) throw limitRefusal(limit, over, { at, wire: things.wire ?? null, recorded: null, ...routed })
     }
-    return { limits: { rulesRevision: rules.revision, claims, model, samples, full, wire: things.wire } }
+    return {
+      limits: {
+        rulesRevision: rules.revision,
+        ...{ claims, model, samples, full, wire: things.wire, ...routed },
+      },
+    }
   }
   return { name: 'limits', admit }
 }

@@ -17,6 +17,12 @@ export const overDetail = (
   revision: number,
 ): JsonObject => ({ ...(who !== '' && { each: true }), ...{ id, revision, span, n, used, took, most } })
 
+interface RefusedCallFacts extends Pick<Refusal, 'recorded'> {
+  readonly at: number
+  readonly wire: string | null
+  readonly routed?: readonly string[]
+}
+
 /**
  * Makes the refusal of a call that a limit has no room for. `at`: ms since the epoch. `wire`: the caller's API; on
  * `responses` a client that must stop knows it by its own word.
@@ -24,7 +30,7 @@ export const overDetail = (
 export function limitRefusal(
   limit: CallLimit,
   over: MeterRefusal,
-  { at, wire, recorded }: Pick<Refusal, 'recorded'> & { readonly at: number; readonly wire: string | null },
+  { at, wire, recorded, routed }: RefusedCallFacts,
 ): Refusal {
   const { measure, show, name } = limit
   const reset = resetAt(limit, at)
@@ -45,7 +51,7 @@ export function limitRefusal(
     detail: { ...(show && shown), ...resets },
     ...{ final: mustStop, recorded },
     // For the row, if it is refused before the ledger is asked.
-    report: { limit: overDetail(over, limit.revision) },
+    report: { limit: overDetail(over, limit.revision), ...(routed && { routed }) },
     headers: { 'retry-after': String(waitS), ...rateLimitHeaders([{ limit, used: over.used }], at) },
     ...(mustStop &&
       wire === 'responses' && {

@@ -105,6 +105,16 @@ t.test('a limit of models is of models as they are routed, whatever a caller cal
   t.equal((await chat(gateway, bot, { ...CHAT, model: 'gpt-5' })).status, 200)
   for (const model of ['gpt-4o', 'openai/gpt-4o'])
     t.equal((await chat(gateway, bot, { ...CHAT, model })).status, 429, model)
+  const said = (await gateway.rows()).filter(({ detail }) => detail.routed !== undefined)
+  t.match(
+    said.slice(-3).map(({ status, detail: { routed } }) => ({ status, routed })),
+    [
+      { status: 'allowed', routed: ['openai/gpt-5'] },
+      { status: 'denied', routed: ['openai/gpt-4o'] },
+      { status: 'denied', routed: ['openai/gpt-4o'] },
+    ],
+    'rows say how they were routed, so that verifiers know whom the limit is for',
+  )
 })
 
 t.test('tokens are charged as the provider states them, and what was held is free again', async (t) => {
