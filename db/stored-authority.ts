@@ -9,6 +9,7 @@ import { caDigests } from './principals/ca-texts.ts'
 import { PRINCIPAL_TABLES } from './principals/tables.ts'
 import type { PrincipalType } from './schema.ts'
 import { isObject, type UnknownRecord } from './support/json.ts'
+import { timestamp } from './support/statement.ts'
 
 /** A row of a table as an engine gives it, whoever has written it. */
 export type TableRow = Readonly<Record<string, string | number | null>>
@@ -17,22 +18,25 @@ export type TableRow = Readonly<Record<string, string | number | null>>
 export const AUTHORITY_TABLES = [
   ...Object.values(PRINCIPAL_TABLES).map(({ table }) => table),
   ...['certificate_pins', 'mcp_bindings', 'mcp_resources', 'mcp_tools', 'attached_cas', 'agent_trusted_cas'],
-  ...[
-    'api_keys',
-    'settings',
-    'signing_keys',
-    'operator_identities',
-    'operator_sessions',
-    'capability_sets',
-    'stops',
-  ],
+  ...['api_keys', 'settings', 'signing_keys', 'operator_identities', 'operator_sessions', 'capability_sets'],
+  ...['limits', 'stops'],
 ]
+
+/** A month and two days: the walk of rows forgets older windows that nothing holds. ms. */
+const METERS_READ_MS = 33 * 86_400_000
+
+/** The first span whose meters are compared with rows. `at`: ms since the epoch. */
+export const firstMeterSpan = (at: number): string => timestamp(at - METERS_READ_MS)
 
 /**
  * Reads what decisions rest on out of the tables' rows, without the gateway's own readers, which would throw
  * if somebody else has written.
  */
-export function authorityTablesOf(rowsOf: (table: string) => readonly TableRow[]): AuthorityTables {
+export function authorityTablesOf(
+  rowsOf: (table: string) => readonly TableRow[],
+  meters: readonly TableRow[],
+  since: string,
+): AuthorityTables {
   const pins = grouped(rowsOf('certificate_pins').filter(isHonoured), holderOf, pinOf)
   const bindings = grouped(
     rowsOf('mcp_bindings'),
@@ -81,6 +85,11 @@ export function authorityTablesOf(rowsOf: (table: string) => readonly TableRow[]
     cas: new Map(rowsOf('attached_cas').map((row) => [text(row.digest), text(row.kind)])),
     stops: new Map(rowsOf('stops').map((row) => [text(row.stop_id), text(row.scope)])),
     bound: boundValues(rowsOf),
+    limits: {
+      limits: new Map(rowsOf('limits').map((row) => [text(row.limit_id), limitTextOf(row)])),
+      meters: meters.map(meterOfRow),
+      since,
+    },
     oddTexts: [...oddCas(rowsOf('attached_cas')), ...oddTools(rowsOf('mcp_tools'))],
   }
 }
@@ -224,6 +233,26 @@ function oddTools(rows: readonly TableRow[]): readonly string[] {
     )
   })
 }
+
+/** Writes a limit as rows say it (docs/ledger.md#limits); what is not formed so is shown as it is. */
+function limitTextOf({ limit_id: id, name, revision, terms, override }: TableRow): string {
+  const [said, other] = [parsed(terms), override === null ? null : parsed(override)]
+  if (!isObject(said)) return text(terms)
+  return (
+    canonicalize({
+      ...said,
+      id,
+      name,
+      revision,
+      override: override === null ? null : (other ?? text(override)),
+    }) ?? ''
+  )
+}
+
+const meterOfRow = ({ limit_id: limit, who, span, n, reserved, spent, tat }: TableRow) => ({
+  ...{ limit: text(limit), who: text(who), span: text(span) },
+  ...{ n: Number(n), reserved: Number(reserved), spent: Number(spent), tat: Number(tat) },
+})
 
 /** Everything else that lets somebody in, by what it is called (./bound.ts). */
 function boundValues(rowsOf: (table: string) => readonly TableRow[]): BoundValues {

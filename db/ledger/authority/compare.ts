@@ -1,3 +1,4 @@
+import { limitFindings, type StoredLimits } from '../metered/compare-limits.ts'
 import type { BoundValues } from './bound.ts'
 import type { LedgerReplay, ReplayedPrincipal, ReplayedResource } from './replay.ts'
 import { type HonouredThumbprint, isInForce } from './rule.ts'
@@ -30,6 +31,7 @@ export interface AuthorityTables {
   /** The scopes of the stops that have not ended, as JSON, by their ids. */
   readonly stops: ReadonlyMap<string, string>
   readonly bound: BoundValues
+  readonly limits: StoredLimits
   /** Texts that are not those of the digests next to them. Each a sentence. */
   readonly oddTexts: readonly string[]
 }
@@ -71,6 +73,7 @@ function compareTables(replay: LedgerReplay, tables: AuthorityTables, at: number
       ...casFindings(replay, tables),
       ...stopFindings(replay, tables),
       ...replay.bound.findings(tables.bound, at),
+      ...limitFindings(replay.metered.replay, tables.limits),
       ...tables.oddTexts,
     ],
     notCompared: old,

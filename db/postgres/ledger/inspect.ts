@@ -26,7 +26,7 @@ import { chainStartOf, KeptWatch, keptRows, NO_STATES, rowsSince } from '../../l
 import { recomputer } from '../../ledger/verify/recompute.ts'
 import { migrationState } from '../../migrate.ts'
 import type { DatabaseSchema } from '../../schema.ts'
-import { AUTHORITY_TABLES, authorityTablesOf, type TableRow } from '../../stored-authority.ts'
+import { AUTHORITY_TABLES, authorityTablesOf, firstMeterSpan, type TableRow } from '../../stored-authority.ts'
 import { POSTGRES_MIGRATIONS } from '../database.ts'
 import { openReadConnections } from '../reading.ts'
 import { agreeingPages, placedPages } from './placed-rows.ts'
@@ -179,7 +179,9 @@ async function readAuthorityTables(db: StoredLogDatabase): Promise<AuthorityTabl
     const { rows } = await sql<TableRow>`select * from ${sql.table(name)}`.execute(db)
     found.set(name, rows)
   }
-  return authorityTablesOf((name) => found.get(name) ?? [])
+  const since = firstMeterSpan(Date.now())
+  const { rows: meters } = await sql<TableRow>`select * from limit_meters where span >= ${since}`.execute(db)
+  return authorityTablesOf((name) => found.get(name) ?? [], meters, since)
 }
 
 /** The ledger of a PostgreSQL database as the lines of an export, also while gateways write it. */

@@ -161,7 +161,7 @@ async function inspectOpened(
     if (seq === noted?.seq) hashAt = hash
   }
   const isOurForm = isOurs && sqliteSchemaProblem(db, expected) === null
-  const besides = () => (odd.length > 0 ? unreadSnapshot(odd) : readSnapshot(db, expected))
+  const besides = () => (odd.length > 0 ? unreadSnapshot(odd) : readSnapshot(db, expected, at))
   const newest = isOurForm ? newestSeq(db) : 0
   async function* read(): AsyncGenerator<StoredRow | DamagedRow | readonly StoredRow[]> {
     const after = kept?.after ?? null
@@ -202,9 +202,9 @@ interface DatabaseSnapshot {
   readonly tables: AuthorityTables | null
 }
 
-function readSnapshot(db: SQLite.Database, expected: AuditSchema): DatabaseSnapshot {
+function readSnapshot(db: SQLite.Database, expected: AuditSchema, at: number): DatabaseSnapshot {
   if (!isMigrated(db)) return { schema: null, tables: null }
-  return { ...schemaOnlySnapshot(db, expected), tables: readAuthorityTables(db) }
+  return { ...schemaOnlySnapshot(db, expected), tables: readAuthorityTables(db, at) }
 }
 
 /** No table is read if a view is in its place: a view says what its maker likes, and may have no end. */

@@ -1,12 +1,15 @@
 import type SQLite from 'better-sqlite3'
 import type { AuthorityTables } from '../../ledger/authority/compare.ts'
-import { AUTHORITY_TABLES, authorityTablesOf } from '../../stored-authority.ts'
+import { AUTHORITY_TABLES, authorityTablesOf, firstMeterSpan, type TableRow } from '../../stored-authority.ts'
 
 /** Reads the tables that decisions rest on. Call it in the transaction that reads the last rows. */
-export const readAuthorityTables = (db: SQLite.Database): AuthorityTables =>
-  authorityTablesOf((table) =>
-    db.prepare<[], Record<string, string | number | null>>(`select * from ${table}`).all(),
-  )
+export function readAuthorityTables(db: SQLite.Database, at: number): AuthorityTables {
+  const since = firstMeterSpan(at)
+  const meters = db.prepare<[string], TableRow>(`select * from ${METERS} where span >= ?`).all(since)
+  return authorityTablesOf((table) => db.prepare<[], TableRow>(`select * from ${table}`).all(), meters, since)
+}
+
+const METERS = 'limit_meters'
 
 const OTHER_TABLES = [
   'audit_trees',
@@ -25,6 +28,6 @@ export function viewsInPlaceOfTables(db: SQLite.Database): readonly string[] {
     .prepare<[], string>("select lower(name) from sqlite_schema where type = 'view'")
     .pluck()
     .all()
-  const read = new Set([...OTHER_TABLES, ...AUTHORITY_TABLES])
+  const read = new Set([...OTHER_TABLES, ...AUTHORITY_TABLES, METERS])
   return views.filter((name) => read.has(name)).toSorted()
 }

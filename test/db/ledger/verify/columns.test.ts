@@ -9,7 +9,7 @@ import { inspectDatabase } from '../../../../db/sqlite/ledger/inspect.ts'
 import { databaseUrl, skipWithoutFile } from '../../../support/db/engine.ts'
 import { asOwner } from '../../../support/db/owner.ts'
 import { byCorporateCa, trustDomain } from '../../../support/foreign.ts'
-import { ADMIN_SECRET, type scratch } from '../../../support/gateway.ts'
+import { ADMIN_SECRET, CHAT, type scratch } from '../../../support/gateway.ts'
 import { mcpStage, tool, toolServer } from '../../../support/mcp/stage.ts'
 import { signedInBySecret } from '../../../support/oidc/jar.ts'
 import { operatorNamed } from '../../../support/operators.ts'
@@ -23,8 +23,6 @@ interface TableColumns {
 }
 
 const SHOWN = 'shown to people, and acted by nowhere'
-/** docs/ledger.md#owner says that it is not found yet. */
-const LESS_HELD = 'bounds how much is used, and lets nobody in who is not let in by other columns'
 const TIMES = { created_at: SHOWN, updated_at: SHOWN }
 const AUTHORS = { created_by: SHOWN, changed_by: SHOWN }
 
@@ -289,11 +287,14 @@ const COLUMNS: Readonly<Record<string, TableColumns>> = {
     ),
   },
   limits: {
-    compared: {},
-    harmless: {
-      ...{ ...TIMES, ...AUTHORS, limit_id: LESS_HELD, name: SHOWN, terms: LESS_HELD, override: LESS_HELD },
-      revision: 'the ETag: an edit makes a change of somebody else be refused',
+    compared: {
+      limit_id: "'lim_other'",
+      name: "'other'",
+      terms: `replace(terms, '"amount":7', '"amount":8') | terms like '%"amount":7%'`,
+      override: `'{"amount":9,"until":"2999-01-01T00:00:00.000Z","reason":"x"}'`,
+      revision: 'revision + 1',
     },
+    harmless: { ...TIMES, ...AUTHORS },
   },
   limit_set: { compared: {}, harmless: { id: 'one row', revision: 'an edit has limits read again' } },
   stops: {
@@ -306,10 +307,16 @@ const COLUMNS: Readonly<Record<string, TableColumns>> = {
     },
   },
   limit_meters: {
-    compared: {},
-    harmless: Object.fromEntries(
-      ['limit_id', 'who', 'span', 'n', 'reserved', 'spent', 'tat'].map((name) => [name, LESS_HELD]),
-    ),
+    compared: {
+      limit_id: "'lim_other'",
+      who: "'acme::other'",
+      span: "'2999-01-01T00:00:00.000Z'",
+      n: 'n + 1',
+      reserved: 'reserved + 1',
+      spent: 'spent - 1',
+      tat: "tat + 1 | span = 'steady'",
+    },
+    harmless: {},
   },
   people_grants: {
     compared: {},
@@ -408,6 +415,12 @@ async function deployment(t: Parameters<typeof scratch>[0]): Promise<string> {
     trust_bundle_pem: next.caPem,
     grace_hours: 24,
   })
+  for (const [name, per] of [
+    ['month', 'month'],
+    ['rate', 'minute'],
+  ])
+    await made('POST', '/v1/admin/limits', { name, each: true, measure: 'calls', per, amount: 7 })
+  await stage.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })
   await made('POST', `/v1/admin/agents/${bot.id}/rotate-cert`, { grace_hours: 24 })
   const read = tool('read', { 'x-vendor': 'seven' })
   const tools = [read]
