@@ -1,11 +1,11 @@
 import canonicalize from 'canonicalize'
+import type { StopScopes } from '../../stops/open-stops.ts'
 import { stopScopeOf } from '../../stops/stop.ts'
 import { isObject } from '../../support/json.ts'
 import type { LimitsState } from '../metered/limit-replay.ts'
 import { isLimitsState } from '../metered/limits-state.ts'
 import type { LeafVersion } from '../record/leaf.ts'
 import type { PriceRates } from './costs.ts'
-import type { StopScopes } from './open-stops.ts'
 import type { PrincipalSet } from './principal-sets.ts'
 import { isPriceRates } from './stated-prices.ts'
 import {

@@ -1,3 +1,4 @@
+import { OpenStops } from '../../stops/open-stops.ts'
 import { isObject, type UnknownRecord } from '../../support/json.ts'
 import { MeteredRows } from '../metered/metered-rows.ts'
 import type { LeafVersion, StoredRow } from '../record/leaf.ts'
@@ -10,7 +11,6 @@ import {
   type ReplayState,
   resourceMembers,
 } from './ledger-state.ts'
-import { OpenStops } from './open-stops.ts'
 import { statedPriceIn } from './stated-prices.ts'
 import {
   type ConfigurationState,

@@ -1,6 +1,5 @@
-import { isStopped, type StoppableCall, type StopScope, stopScopeOf } from '../../stops/stop.ts'
-import type { UnknownRecord } from '../../support/json.ts'
-import { isText } from './states.ts'
+import type { UnknownRecord } from '../support/json.ts'
+import { isStopped, type StoppableCall, type StopScope, stopScopeOf } from './stop.ts'
 
 /** Stops of calls by their ids. */
 export type StopScopes = Readonly<Record<string, StopScope>>
@@ -20,7 +19,7 @@ export class OpenStops {
   /** Takes in a row of a stop. Returns half a sentence if it cannot be one. */
   apply(what: string, { stop: id, scope: said }: UnknownRecord): string | null {
     const scope = stopScopeOf(said)
-    if (!isText(id) || !scope) return 'does not say what it stops'
+    if (typeof id !== 'string' || !scope) return 'does not say what it stops'
     if (what === 'ended') return this.#open.delete(id) ? null : `ends ${id}, which was not open`
     if (this.#open.has(id)) return `begins ${id} a second time`
     this.#open.set(id, scope)
