@@ -280,7 +280,7 @@ const LEDGER_MAY_IMPORT: RoomImports = {
   metered: ['ledger/canonical', 'ledger/meters', 'ledger/record', 'limits', 'schema.ts', 'support'],
   meters: ['support'],
   record: ['authority-moves.ts', 'database.ts', 'ledger/meters', 'schema.ts', 'support'],
-  rehearsal: ['ledger/authority', 'ledger/record', 'support'],
+  rehearsal: ['ledger/authority', 'ledger/meters', 'ledger/record', 'limits', 'schema.ts', 'support'],
   tree: ['database.ts', 'ledger/record', 'schema.ts', 'support'],
   verify: ['ledger/authority', 'ledger/canonical', 'ledger/record', 'ledger/tree', 'schema.ts', 'support'],
 }

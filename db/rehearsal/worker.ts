@@ -3,6 +3,7 @@
 import { type DatabaseLocation, readLedger } from '../engine.ts'
 import type { StoredRow } from '../ledger/record/leaf.ts'
 import { candidateWatch } from '../ledger/rehearsal/candidate.ts'
+import { countedSince } from '../ledger/rehearsal/limit-changes.ts'
 import type { WalkedPart, WalkScope } from '../ledger/rehearsal/rehearse.ts'
 import { rehearser } from '../ledger/rehearsal/rehearse.ts'
 import { usageCounter } from '../ledger/rehearsal/usage.ts'
@@ -22,7 +23,8 @@ const PROGRESS_INTERVAL_MS = 250
 export const openTasks = (): WalkTasks => ({ walk: walkOver })
 
 async function* walkOver(task: LocatedWalkTask): ReturnType<WalkTasks['walk']> {
-  const { location, wanted, folder } = task
+  const { location, folder } = task
+  const wanted = walkedScope(task)
   // Calls have the processor before work of seconds. Such a thread ends with its task.
   if (wanted.principals === null) lowerThreadPriority()
   const kept = await keptOf(location)
@@ -44,6 +46,17 @@ async function* walkOver(task: LocatedWalkTask): ReturnType<WalkTasks['walk']> {
       archive = { ...archive, segments: archive.segments.slice(1 + archive.read), read: 0 }
     }
   }
+}
+
+/** After every instant. */
+const NO_END = '~'
+
+/** The rows that a task reads: limits count outcomes too, and what came before in their windows. */
+function walkedScope(task: WalkTask): WalkScope {
+  const limits = task.kind === 'rehearse' ? task.changes.limits : undefined
+  if (!limits) return task.wanted
+  const since = countedSince(limits, task.wanted.since)
+  return { ...task.wanted, principals: null, since, until: NO_END, outcomes: true }
 }
 
 /** The segments that a walk begins with. */

@@ -1,5 +1,6 @@
 import type { ReplayedPrincipal, ReplayedResource } from '../authority/replay.ts'
 import type { ConfigurationState, PrincipalState, ResourceState } from '../authority/states.ts'
+import type { LimitChanges } from './limit-changes.ts'
 
 export interface HypotheticalChanges {
   /** Keyed by the principal's name in the ledger. */
@@ -12,6 +13,8 @@ export interface HypotheticalChanges {
   /** True if it binds a principal to a resource: by {@link bindingName}. */
   readonly bindings: ReadonlyMap<string, boolean>
   readonly settings: Partial<Pick<ConfigurationState, 'mode' | 'noDowngrade' | 'enforceToolsCall' | 'checks'>>
+  /** Absent: no limit changes. They decide nothing of authority. */
+  readonly limits?: LimitChanges
 }
 
 export const bindingName = (subject: string, resourceId: string): string => `${subject} ${resourceId}`

@@ -13,6 +13,9 @@ import { type LeafVersion, leafMemberText, type StoredRow } from '../record/leaf
 import type { HypotheticalChanges } from './changes.ts'
 import { mayChangeAuthority } from './changing-rows.ts'
 import { type CallKind, CallKindCache } from './known-calls.ts'
+import { countedSince } from './limit-changes.ts'
+import type { LimitEffect } from './limit-tally.ts'
+import { type LimitedKind, type LimitFate, LimitWalk } from './limit-walk.ts'
 import { CallGrouping, type CallPile } from './piles.ts'
 import { type CallVerdict, recordedVerdict, verdictWith } from './verdict.ts'
 
@@ -21,6 +24,8 @@ export interface WalkScope extends DecisionWindow {
   readonly principals: readonly string[] | null
   /** True: only their calls and the changes of their sets within the window, without what calls rest on. */
   readonly callsAlone?: boolean
+  /** True: outcomes too, also those of the window's calls that came after it. */
+  readonly outcomes?: boolean
 }
 
 export interface WalkProgress {
@@ -59,6 +64,8 @@ export interface RehearsalResult {
   readonly undecidable: readonly { readonly why: string; readonly decisions: number }[]
   /** Calls whose recorded decision does not follow from the rows before it. */
   readonly disagreements: number
+  /** Of each changed limit, in their order. */
+  readonly limits: readonly LimitEffect[]
 }
 
 export interface DecisionRehearser {
@@ -67,7 +74,7 @@ export interface DecisionRehearser {
   result(): RehearsalResult
 }
 
-type RehearsalOutcome = { readonly row: StoredRow } & (
+type RehearsalOutcome = { readonly row: StoredRow; readonly limited?: LimitedKind | undefined } & (
   | { readonly pile: 'unchanged' }
   | { readonly pile: 'refused' | 'allowed'; readonly verdict: NonNullable<CallVerdict> }
   | { readonly pile: 'undecidable'; readonly why: string; readonly disagrees: boolean }
@@ -75,7 +82,7 @@ type RehearsalOutcome = { readonly row: StoredRow } & (
 
 /**
  * Judges a window's decisions again with changes laid over their state (docs/rehearsal.md#rule). Takes rows
- * in the order written; outcomes, and decisions outside the window, may be left out. Memory by principals,
+ * in the order written; outcomes (if no limit changes), and decisions outside the window, may be left out. Memory by principals,
  * resources and kinds of calls, not by rows. `before`: what rows before the first have left; `archived`: the last
  * instant of those.
  */
@@ -86,16 +93,19 @@ export function rehearser(
   archived = '',
 ): DecisionRehearser {
   const replay = new LedgerReplay(before)
+  const walk = changes.limits && new LimitWalk(changes.limits)
+  // Meters may be filled by calls before the window.
+  const from = changes.limits ? countedSince(changes.limits, since) : since
   const [refused, allowed] = [new CallGrouping(), new CallGrouping()]
   const undecidable = new Map<string, number>()
-  if (archived >= since)
-    undecidable.set(`calls up to ${archived}, which are archived and not counted here`, 0)
+  if (archived >= from) undecidable.set(`calls up to ${archived}, which are archived and not counted here`, 0)
   const principals = new Set<string>()
   const known = new CallKindCache<RehearsalOutcome>()
   let [decisions, unchanged, disagreements] = [0, 0, 0]
   let [first, last]: [string | null, string | null] = [null, null]
 
   function decide(leaf: string, fate: RehearsalOutcome, count: number, at: string): void {
+    if (at < since) return
     decisions += count
     first ??= leaf
     last = leaf
@@ -103,12 +113,44 @@ export function rehearser(
     if (row.principal_id !== null) principals.add(row.principal_id)
     if (fate.pile === 'unchanged') unchanged += count
     else if (fate.pile === 'undecidable') {
-      undecidable.set(fate.why, (undecidable.get(fate.why) ?? 0) + count)
+      leaveOpen(fate.why, count)
       if (fate.disagrees) disagreements += count
     } else {
       const pile = fate.pile === 'refused' ? refused : allowed
       pile.add(row, fate.verdict, { count, at, id: leafMemberText(leaf, 'request_id') })
     }
+  }
+
+  function leaveOpen(why: string, count: number): void {
+    undecidable.set(why, (undecidable.get(why) ?? 0) + count)
+  }
+
+  /** Hands a call on which nothing else changes to the limits. `detail`: of a refused one. */
+  function meter(
+    leaf: string,
+    { row, limited }: RehearsalOutcome,
+    at: string,
+    decision?: RefusedByLimit,
+  ): void {
+    if (!walk || !limited || limited.limits.length === 0) return
+    const isCounted = at >= since
+    const count = decision?.summarised ?? 1
+    const [principal, id] = [row.principal_id ?? '', leafMemberText(leaf, 'request_id')]
+    const tell = (fate: LimitFate): void => {
+      if (!isCounted) return
+      unchanged -= count
+      if (fate === 'refused') refused.add(row, BY_LIMIT, { count, at, id })
+      else if (fate === 'allowed') allowed.add(row, BY_LIMIT, { count, at, id })
+      else leaveOpen(fate.undecidable, count)
+    }
+    const call = { principal, at, requestId: id, isCounted, tell }
+    if (decision) walk.refused(limited, decision.limit, call, decision.summarised)
+    else walk.began(limited, limitsIn(leaf), call)
+  }
+
+  const limitedKind = (row: StoredRow): LimitedKind | undefined => {
+    const held = replay.principals.get(row.principal_id ?? '')?.states.at(-1)?.capabilities
+    return walk?.kindOf(row, held ?? null)
   }
 
   function fateOf(decision: RecordedDecision, version: LeafVersion): RehearsalOutcome {
@@ -120,7 +162,8 @@ export function rehearser(
     try {
       const [recorded, verdict] = [recordedVerdict(decision), verdictWith(decision, replay, changes)]
       if (verdict && !recorded) return { row, pile: 'refused', verdict }
-      return recorded && !verdict ? { row, pile: 'allowed', verdict: recorded } : { row, pile: 'unchanged' }
+      if (recorded && !verdict) return { row, pile: 'allowed', verdict: recorded }
+      return { row, pile: 'unchanged', limited: limitedKind(row) }
     } catch (error) {
       if (!(error instanceof NotRecomputable)) throw error
       return { row, pile: 'undecidable', why: error.message, disagrees: false }
@@ -140,11 +183,17 @@ export function rehearser(
       // A change that was refused has changed nothing.
       if (status === 'denied' || !mayChangeAuthority(action)) return
       replay.apply(row, version, detail)
-      known.forget(version === 2 ? principalOf(action, detail) : null)
-    } else if (isDecisionRow(row) && at >= since && at < until) {
+      // A limit is no authority: calls of a kind stay as they were judged.
+      if (action.startsWith('limit.')) walk?.changed(detail)
+      else known.forget(version === 2 ? principalOf(action, detail) : null)
+    } else if (!isDecisionRow(row)) walk?.ended(row, detail)
+    else if (at >= from && at < until) {
       const decision = recordedDecisionOf(row, detail)
       const fate = fateOf(decision, version)
       decide(leaf, fate, decision.summarised ?? 1, at)
+      const { allowed: isAllowed, reason, summarised } = decision
+      if (isAllowed) meter(leaf, fate, at)
+      else if (reason === 'limit_reached') meter(leaf, fate, at, { limit: detail.limit, summarised })
       if (kind !== null && !hasGrace(row.principal_id)) known.judged(row.principal_id ?? '', kind, fate)
     }
   }
@@ -154,9 +203,13 @@ export function rehearser(
       const kind = known.of(leaf)
       if (!kind?.fate) return seeWhole(leaf, kind)
       const at = leafMemberText(leaf, 'recorded_at') ?? ''
-      if (at >= since && at < until) decide(leaf, kind.fate, 1, at)
+      if (at < from || at >= until) return
+      decide(leaf, kind.fate, 1, at)
+      meter(leaf, kind.fate, at)
     },
     result: () => ({
+      // First: it judges the calls that still wait.
+      limits: walk?.result() ?? [],
       ...{ decisions, principals: principals.size, first: placeOf(first), last: placeOf(last), unchanged },
       newlyRefused: refused.pile(),
       newlyAllowed: allowed.pile(),
@@ -167,6 +220,25 @@ export function rehearser(
     }),
   }
 }
+
+const BY_LIMIT = { reason: 'limit_reached', capability: null }
+
+/** A decision that a limit refused. */
+interface RefusedByLimit {
+  /** The member of its row. */
+  readonly limit: unknown
+  readonly summarised: number | null
+}
+
+/** Reads what the row of an allowed call holds of limits, without reading the rest. */
+function limitsIn(leaf: string): unknown {
+  // No text of a leaf has a bare quotation mark, and no member of such an object is an array.
+  const begin = leaf.indexOf(LIMITS, leaf.indexOf('"detail":{'))
+  if (begin < 0) return undefined
+  return JSON.parse(leaf.slice(begin + LIMITS.length - 1, leaf.indexOf(']', begin) + 1))
+}
+
+const LIMITS = '"limits":['
 
 /** The one principal whose calls a change of version 2 can touch; null if it may be any. */
 const principalOf = (action: string, { subject }: UnknownRecord): string | null =>

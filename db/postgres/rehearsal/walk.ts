@@ -22,8 +22,11 @@ interface PlacedWalkedLeaf extends WalkedLeaf {
 
 const leavesOf = (rows: readonly WalkedLeaf[]): readonly string[] => rows.map(({ leaf }) => leaf)
 
+const inWindow = (since: string, until: string): string =>
+  `recorded_at >= ${since} and recorded_at < ${until}`
+
 const decisions = (since: string, until: string): string =>
-  `status in ('allowed', 'denied') and recorded_at >= ${since} and recorded_at < ${until}`
+  `status in ('allowed', 'denied') and ${inWindow(since, until)}`
 
 /**
  * Walks over the rows after a place that a rehearsal needs, by place (docs/ledger.md#places), up to those there at the
@@ -49,13 +52,14 @@ type PlaceRange = readonly [after: number, last: number]
 
 async function* walkOverAll(
   client: Client,
-  { since, until }: WalkScope,
+  { since, until, outcomes = false }: WalkScope,
   [after, last]: PlaceRange,
 ): AsyncGenerator<WalkedPart> {
+  const calls = (outcomes ? inWindow : decisions)('$3', '$4')
   const span = (from: number) =>
     client.query<WalkedLeaf>(
       `select leaf from audit_log
-      where place > $1 and place <= $2 and ((${decisions('$3', '$4')}) or ${RARE_ACTION_SQL}) order by place`,
+      where place > $1 and place <= $2 and ((${calls}) or ${RARE_ACTION_SQL}) order by place`,
       [from, Math.min(from + SPAN, last), since, until],
     )
   let coming = span(after)

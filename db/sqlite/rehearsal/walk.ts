@@ -17,7 +17,8 @@ const PAGES_IN_TURN = 64
 const PAGES_KIB = 65_536
 
 // The status first: it tells most outcomes from the rest, and is the cheaper question.
-const DECISIONS = `status in ('allowed', 'denied') and recorded_at >= ? and recorded_at < ?`
+const IN_WINDOW = 'recorded_at >= ? and recorded_at < ?'
+const DECISIONS = `status in ('allowed', 'denied') and ${IN_WINDOW}`
 
 /** True of a row whose leaf has a text: in its detail. */
 const HOLDS = `instr(iif(leaf = '', detail, leaf), ?) > 0`
@@ -49,7 +50,7 @@ function* walkOverAll(
   for (const { leaves } of walkTo(db, changesBetween(db, after, first))) yield { leaves, rows: 0, of: end }
   const select = db
     .prepare<[number, number, string, string], string>(
-      `select ${LEAF_OF_ROW} from audit_rows where seq >= ? and seq < ? and ((${DECISIONS}) or ${RARE_ACTION_SQL}) order by seq`,
+      `select ${LEAF_OF_ROW} from audit_rows where seq >= ? and seq < ? and ((${wanted.outcomes ? IN_WINDOW : DECISIONS}) or ${RARE_ACTION_SQL}) order by seq`,
     )
     .pluck()
   for (let at = first; at <= end; at += SPAN) {
