@@ -12,8 +12,10 @@ import { ALL } from '../support/db/rehearsal.ts'
 import { proofSigner } from '../support/dpop.ts'
 import type { Identity } from '../support/gateway.ts'
 import { type World, world } from '../support/history/world.ts'
-import { sallyport } from '../support/run.ts'
 import { WHOLE_SWEEP } from '../support/sweep-places.ts'
+import { verbsInTurn } from '../support/verbs-in-turn.ts'
+
+const sallyport = verbsInTurn(t)
 
 const ROUNDS = 3
 const STEPS = WHOLE_SWEEP ? 200 : 100

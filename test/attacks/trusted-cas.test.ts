@@ -15,9 +15,11 @@ import { CHAT, type Identity, scratch, type TestGateway, testGateway } from '../
 import { trusted } from '../support/llm/trusted.ts'
 import { signedInBySecret } from '../support/oidc/jar.ts'
 import { as, onTheMachine, operatorNamed, operatorOnTheMachine } from '../support/operators.ts'
-import { sallyport } from '../support/run.ts'
 import { eventually } from '../support/settled.ts'
+import { verbsInTurn } from '../support/verbs-in-turn.ts'
 import { allVerifiers } from '../support/verifiers.ts'
+
+const sallyport = verbsInTurn(t)
 
 type Domain = Awaited<ReturnType<typeof trustDomain>>
 

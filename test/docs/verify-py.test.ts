@@ -8,7 +8,9 @@ import { canonical, exportOf, leafOf, resealed } from '../support/db/resealed.ts
 import { oddStates, sameStates, withState } from '../support/docs/states.ts'
 import type { Json } from '../support/gateway.ts'
 import { mcpStage, tool, toolServer } from '../support/mcp/stage.ts'
-import { sallyport } from '../support/run.ts'
+import { verbsInTurn } from '../support/verbs-in-turn.ts'
+
+const sallyport = verbsInTurn(t)
 
 const SCRIPT = join(import.meta.dirname, '../../docs/verify.py')
 const python = spawnSync('python3', ['-c', 'import sys; sys.exit(sys.version_info < (3, 9))'])

@@ -9,9 +9,11 @@ import { raw, replica } from '../../support/db/postgres/replica.ts'
 import { earlierVersion, withoutCommit } from '../../support/earlier-version.ts'
 import { ADMIN_SECRET, type Answered, agentOf, ask, type Identity } from '../../support/gateway.ts'
 import { environment, startProcess } from '../../support/process.ts'
-import { sallyport } from '../../support/run.ts'
 import { eventually } from '../../support/settled.ts'
 import { completion, testUpstream } from '../../support/upstream.ts'
+import { verbsInTurn } from '../../support/verbs-in-turn.ts'
+
+const sallyport = verbsInTurn(t)
 
 // The last commit whose newest migration is 0052.
 const BEFORE = '88b446548a1f3da3a127acff65d07d6c7df0e5e1'

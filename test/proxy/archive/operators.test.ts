@@ -10,8 +10,10 @@ import { ENGINE } from '../../support/db/engine.ts'
 import { type Answered, type Json, type TestGateway, testGateway } from '../../support/gateway.ts'
 import { signedInBySecret } from '../../support/oidc/jar.ts'
 import { as, ownerOnTheMachine } from '../../support/operators.ts'
-import { sallyport } from '../../support/run.ts'
 import { eventually } from '../../support/settled.ts'
+import { verbsInTurn } from '../../support/verbs-in-turn.ts'
+
+const sallyport = verbsInTurn(t)
 
 const API = '/v1/admin/archive'
 

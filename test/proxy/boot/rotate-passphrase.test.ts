@@ -13,8 +13,10 @@ import { twoStages } from '../../support/db/postgres/stages.ts'
 import { tokenFor } from '../../support/dpop.ts'
 import { scratch, type TestGateway, testGateway } from '../../support/gateway.ts'
 import { killedVerb } from '../../support/killed-at.ts'
-import { sallyport } from '../../support/run.ts'
 import { sweepPlaces, WHOLE_SWEEP } from '../../support/sweep-places.ts'
+import { verbsInTurn } from '../../support/verbs-in-turn.ts'
+
+const sallyport = verbsInTurn(t)
 
 const ROOT = join(import.meta.dirname, '../../..')
 const SEALED = /sallyport-sealed\.[\w.-]+/g

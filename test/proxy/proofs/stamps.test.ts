@@ -5,11 +5,13 @@ import t, { type Test } from 'tap'
 import { without } from '../../support/certs/openssl.ts'
 import { past } from '../../support/db/raw.ts'
 import { CHAT, type Identity, scratch, type TestGateway, testGateway } from '../../support/gateway.ts'
-import { sallyport } from '../../support/run.ts'
 import { eventually } from '../../support/settled.ts'
 import { anchored, flipped, serveTsa, stampRoot, storedStamps, type Tsa, testTsa } from '../../support/tsa.ts'
+import { verbsInTurn } from '../../support/verbs-in-turn.ts'
 import { allVerifiers, withoutPython } from '../../support/verifiers.ts'
 import { changed } from '../../support/zips.ts'
+
+const sallyport = verbsInTurn(t)
 
 t.setTimeout(120_000)
 

@@ -9,7 +9,10 @@ import {
   type TestOptions,
   testGateway,
 } from '../../support/gateway.ts'
-import { type Ran, sallyport } from '../../support/run.ts'
+import type { Ran } from '../../support/run.ts'
+import { verbsInTurn } from '../../support/verbs-in-turn.ts'
+
+const sallyport = verbsInTurn(t)
 
 /** A gateway, its machine's command line, and a folder for identities. */
 async function stage(t: Test, options: TestOptions = {}) {

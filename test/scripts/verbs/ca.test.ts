@@ -3,7 +3,9 @@ import { join } from 'node:path'
 import t from 'tap'
 import { byCorporateCa, trustDomain } from '../../support/foreign.ts'
 import { scratch, testGateway } from '../../support/gateway.ts'
-import { sallyport } from '../../support/run.ts'
+import { verbsInTurn } from '../../support/verbs-in-turn.ts'
+
+const sallyport = verbsInTurn(t)
 
 await t.test(
   'sallyport ca: a CA is attached, vouches for an agent in place of another, and is detached',

@@ -4,7 +4,9 @@ import t from 'tap'
 import { checkConfig } from '../../../scripts/verbs/check-config.ts'
 import { testGateway } from '../../support/gateway.ts'
 import { copyShipped, SHIPPED } from '../../support/plugins/shipped-files.ts'
-import { sallyport } from '../../support/run.ts'
+import { verbsInTurn } from '../../support/verbs-in-turn.ts'
+
+const sallyport = verbsInTurn(t)
 
 /** Checks the files of a directory; returns the exit code and what was said. */
 async function check(directory: string) {

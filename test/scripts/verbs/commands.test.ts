@@ -3,7 +3,10 @@ import { readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { ADMIN_SECRET, CHAT, scratch, testGateway } from '../../support/gateway.ts'
-import { run, sallyport } from '../../support/run.ts'
+import { run } from '../../support/run.ts'
+import { verbsInTurn } from '../../support/verbs-in-turn.ts'
+
+const sallyport = verbsInTurn(t)
 
 const identityIn = async (directory: string, id: string) => ({
   id,

@@ -8,7 +8,9 @@ import { cluster } from '../../support/db/postgres/cluster.ts'
 import { raw } from '../../support/db/postgres/replica.ts'
 import { withRaw } from '../../support/db/scratch-ledger.ts'
 import { testGateway } from '../../support/gateway.ts'
-import { sallyport } from '../../support/run.ts'
+import { verbsInTurn } from '../../support/verbs-in-turn.ts'
+
+const sallyport = verbsInTurn(t)
 
 const server = await cluster()
 /** Whatever the engine of this run is. */

@@ -7,7 +7,9 @@ import { clientSession } from '../../../scripts/client/signing/session.ts'
 import { shellExports } from '../../../scripts/verbs/env.ts'
 import { identityDirectory } from '../../support/clients/identity.ts'
 import { testGateway } from '../../support/gateway.ts'
-import { sallyport } from '../../support/run.ts'
+import { verbsInTurn } from '../../support/verbs-in-turn.ts'
+
+const sallyport = verbsInTurn(t)
 
 const PROVIDERS = `plugin: llm
 providers:

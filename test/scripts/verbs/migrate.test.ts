@@ -4,7 +4,9 @@ import t from 'tap'
 import { openDatabase } from '../../../db/engine.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'
 import { raw } from '../../support/db/postgres/replica.ts'
-import { sallyport } from '../../support/run.ts'
+import { verbsInTurn } from '../../support/verbs-in-turn.ts'
+
+const sallyport = verbsInTurn(t)
 
 const server = await cluster()
 

@@ -4,9 +4,11 @@ import t, { type Test } from 'tap'
 import { createFetch } from '../../../scripts/client/client.ts'
 import { identityDirectory } from '../../support/clients/identity.ts'
 import { CHAT, scratch, testGateway } from '../../support/gateway.ts'
-import { sallyport } from '../../support/run.ts'
 import { signer } from '../../support/sealed-log.ts'
+import { verbsInTurn } from '../../support/verbs-in-turn.ts'
 import { allVerifiers } from '../../support/verifiers.ts'
+
+const sallyport = verbsInTurn(t)
 
 const BODY = JSON.stringify({ ...CHAT, messages: [{ role: 'user', content: 'What did I ask?' }] })
 

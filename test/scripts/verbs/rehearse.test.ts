@@ -2,7 +2,9 @@ import { cp, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { CHAT, testGateway } from '../../support/gateway.ts'
-import { sallyport } from '../../support/run.ts'
+import { verbsInTurn } from '../../support/verbs-in-turn.ts'
+
+const sallyport = verbsInTurn(t)
 
 await t.test(
   'sallyport rehearse tells a person who would be stopped, and a script by its exit code',

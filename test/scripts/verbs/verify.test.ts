@@ -5,7 +5,9 @@ import t from 'tap'
 import { chainOf, decided, exportOf } from '../../support/db/history.ts'
 import { HISTORY, honestDatabase } from '../../support/db/ledger-with-tables.ts'
 import { open, withRaw } from '../../support/db/scratch-ledger.ts'
-import { sallyport } from '../../support/run.ts'
+import { verbsInTurn } from '../../support/verbs-in-turn.ts'
+
+const sallyport = verbsInTurn(t)
 
 const verify = (...args: string[]) => sallyport(['verify', ...args])
 

@@ -24,8 +24,10 @@ import { type ArchivedLog, openArchivedLog } from '../../support/archive.ts'
 import { databaseUrl, ENGINE } from '../../support/db/engine.ts'
 import { chainOf, exportOf, note, started } from '../../support/db/history.ts'
 import { past } from '../../support/db/raw.ts'
-import { sallyport } from '../../support/run.ts'
+import { verbsInTurn } from '../../support/verbs-in-turn.ts'
 import { allVerifiers } from '../../support/verifiers.ts'
+
+const sallyport = verbsInTurn(t)
 
 const verify = allVerifiers(t)
 const NEVER = new AbortController().signal

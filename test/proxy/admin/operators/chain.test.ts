@@ -12,7 +12,9 @@ import {
   operatorOnTheMachine,
   ownerOnTheMachine,
 } from '../../../support/operators.ts'
-import { sallyport } from '../../../support/run.ts'
+import { verbsInTurn } from '../../../support/verbs-in-turn.ts'
+
+const sallyport = verbsInTurn(t)
 
 const SCRIPT = join(import.meta.dirname, '../../../../docs/verify.py')
 const TWO = { '70-operators.yaml': 'plugin: operators\ntwo_person: [grant, tools, operators]\n' }
