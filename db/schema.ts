@@ -41,6 +41,8 @@ export interface DatabaseSchema {
   readonly limit_meters: LimitMeterTable
   readonly people_grants: PeopleGrantTable
   readonly stops: StopTable
+  readonly people_states: PeopleStateTable
+  readonly people_identities: PeopleIdentityTable
 }
 
 export type PrincipalType = 'agent' | 'user' | 'workload' | 'operator'
@@ -242,6 +244,25 @@ interface PeopleGrantTable {
   readonly amr: string
   readonly issued_at: string
   readonly expires_at: string
+}
+
+/** A thing between two requests of a sign-in (db/people/states.ts). Instants: ms since the epoch. */
+interface PeopleStateTable {
+  readonly kind: string
+  readonly id_sha256: string
+  readonly grant_id: string | null
+  readonly uid: string | null
+  readonly user_code: string | null
+  readonly payload: string
+  readonly consumed_at: number | null
+  readonly expires_at: number
+}
+
+/** The user that was made for somebody at the first sign-in. */
+interface PeopleIdentityTable {
+  /** Keyed, of issuer and subject. */
+  readonly digest: string
+  readonly principal_id: string
 }
 
 /** The form of a client's id: the address of its document, an entry of the configuration, sealed metadata. */

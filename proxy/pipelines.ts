@@ -97,6 +97,8 @@ export interface PipelineDependencies {
   readonly adminUrls: () => readonly string[]
   /** The same, and the further origins that browsers may have its pages from. */
   readonly adminPages: () => readonly string[]
+  /** The one URL of the listener for people; none if it is closed. */
+  readonly peopleUrls: () => readonly string[]
   /** `MCP_PROXY_METRICS_TOKEN`, or null. */
   readonly metricsToken: string | null
   /** Refuses at setup once a secret is stored. */
@@ -168,7 +170,10 @@ export function pipelines(dependencies: PipelineDependencies) {
     signIn: signInPipelines(dependencies, questions),
     dashboard: dashboardPipelines(dependencies, questions, operators),
     /** The listener for people without a certificate. */
-    people: { anyone: ANYONE },
+    people: {
+      anyone: ANYONE,
+      form: ANYONE.pass(origin(dependencies.peopleUrls)).pass(formBody(SIGN_IN_BODY_LIMIT)),
+    },
   }
 }
 

@@ -7,6 +7,8 @@ import type { UpstreamTiming } from '../telemetry/provider-figures.ts'
 export interface Reply {
   readonly status: number
   readonly headers?: Readonly<Record<string, string>>
+  /** Lines of `Set-Cookie`, if there may be several. */
+  readonly cookies?: readonly string[]
   /** Absent: an empty body. */
   readonly body?: string | Buffer | StreamedBody
   /** Returns the outcome row's further details. Called once, when the reply has ended. */

@@ -42,6 +42,7 @@ export function sendReply(res: ServerResponse, reply: Reply, options: SendOption
     const { status, body = '' } = reply
     if (res.destroyed) return resolve({ reason: 'client_gone', status, bytes: 0 })
     const headers = Object.assign(options.headers, reply.headers, options.fixed)
+    if (reply.cookies) res.setHeader('set-cookie', reply.cookies)
     if (res.req?.method === 'HEAD' && typeof body === 'object' && 'source' in body) {
       body.source.on('error', () => {}).destroy()
       return sendWhole(res, { status, headers, body: null, writeStallMs: options.writeStallMs }, resolve)

@@ -1,10 +1,12 @@
+import { isObject } from '../../db/support/json.ts'
 import { isMcpDoor } from '../../plugins/dpop/audience.ts'
 import { PROOF_ALGORITHMS } from '../../plugins/dpop/key.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { RESOURCE_METADATA } from '../auth/metadata.ts'
 import { jsonReply, type Reply } from '../http/reply.ts'
-import type { PeopleOptions } from './options.ts'
+import { type PeopleOptions, scopesOf } from './options.ts'
+import type { PeopleSignIn } from './pages/sign-in.ts'
 
 interface ResourceMetadata {
   /** The one URL of the listener. */
@@ -13,10 +15,6 @@ interface ResourceMetadata {
   /** Tells whether anything here takes a token without a key. */
   readonly takesBearer: () => Promise<boolean>
 }
-
-/** The scopes that stand for all that a person holds, asked at each call. */
-export const scopesOf = ({ llm }: Pick<PeopleOptions, 'llm'>): readonly string[] =>
-  llm === 'off' ? ['mcp'] : ['mcp', 'llm']
 
 /**
  * GET /.well-known/oauth-protected-resource, followed by the path of an MCP endpoint if it is about one (RFC
@@ -34,5 +32,24 @@ export const describePeopleResource =
       bearer_methods_supported: ['header'],
       dpop_signing_alg_values_supported: PROOF_ALGORITHMS,
       dpop_bound_access_tokens_required: !(await takesBearer()),
+    })
+  }
+
+/** The profile by which an identity provider vouches for people. */
+const ID_JAG_PROFILE = 'urn:ietf:params:oauth:grant-profile:id-jag'
+
+/** GET /.well-known/oauth-authorization-server, also at openid-configuration (RFC 8414). */
+export const describePeopleServer =
+  ({ service, options }: Pick<PeopleSignIn, 'service' | 'options'>) =>
+  async (arrival: Arrival): Promise<Reply> => {
+    const { body } = await service.answer(arrival)
+    const described: unknown = JSON.parse(String(body))
+    if (!isObject(described)) throw new Error('the metadata is no object')
+    const { claims_supported, claims_parameter_supported, ...rest } = described
+    return jsonReply(200, {
+      ...rest,
+      scopes_supported: scopesOf(options),
+      response_modes_supported: ['query'],
+      ...(options.id_jag && { authorization_grant_profiles_supported: [ID_JAG_PROFILE] }),
     })
   }

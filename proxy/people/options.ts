@@ -90,3 +90,7 @@ export const peopleOptions = z.strictObject({
 })
 
 export type PeopleOptions = z.output<typeof peopleOptions>
+
+/** The scopes that stand for all that a person holds, asked at each call. */
+export const scopesOf = ({ llm }: Pick<PeopleOptions, 'llm'>): readonly string[] =>
+  llm === 'off' ? ['mcp'] : ['mcp', 'llm']

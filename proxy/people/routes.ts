@@ -1,23 +1,71 @@
 import type { RouteRecorders } from '../../plugins/audit/audit.ts'
 import type { Arrival, Pipeline } from '../../plugins/plugin.ts'
-import { RESOURCE_METADATA } from '../auth/metadata.ts'
-import { type BareRoute, openRoute } from '../http/route.ts'
-import { describePeopleResource } from './metadata.ts'
+import { jwks, RESOURCE_METADATA } from '../auth/metadata.ts'
+import type { TokenKeys } from '../auth/token-keys.ts'
+import { type BareRoute, openRoute, type RenderRefusal } from '../http/route.ts'
+import type { SubmittedForm } from '../operators/pages/form.ts'
+import { describePeopleResource, describePeopleServer } from './metadata.ts'
+import { authorize, pushAuthorization } from './oauth/authorize.ts'
+import { accountPage, endOwnGrant, signOutAccount } from './pages/account.ts'
+import { answerConsent, consentPage } from './pages/consent.ts'
+import { peopleOauthRefusal, peopleRefusalPage } from './pages/error-pages.ts'
+import { finishPeopleSignIn, type PeopleSignIn } from './pages/sign-in.ts'
 
 interface PeoplePipelines {
   readonly anyone: Pipeline<Arrival>
+  /** A form of our own pages. */
+  readonly form: Pipeline<Arrival & SubmittedForm>
 }
 
-export type PeopleHandlers = Parameters<typeof describePeopleResource>[0]
+export interface PeopleHandlers {
+  readonly signIn: PeopleSignIn
+  readonly keys: TokenKeys
+  /** Tells whether anything here takes a token without a key. */
+  readonly takesBearer: () => Promise<boolean>
+}
 
 /** Makes the routes of the listener for people (docs/people.md). */
 export function peopleRoutes(
-  { anyone }: PeoplePipelines,
-  handlers: PeopleHandlers,
+  { anyone, form }: PeoplePipelines,
+  { signIn, keys, takesBearer }: PeopleHandlers,
   { anonymous }: RouteRecorders,
 ): readonly BareRoute[] {
-  const doors = ['', '/v1/mcp', '/v1/mcp/{resource}', '/v1/{resource}/mcp']
-  return doors.map((door) =>
-    openRoute('GET', `${RESOURCE_METADATA}${door}`, anyone, describePeopleResource(handlers), anonymous),
-  )
+  const { service, options } = signIn
+  const open = (
+    method: 'GET' | 'POST',
+    path: string,
+    handler: Parameters<typeof openRoute<Arrival>>[3],
+    refuse?: RenderRefusal,
+  ) => openRoute(method, path, anyone, handler, anonymous, refuse)
+  const page = (method: 'GET' | 'POST', path: string, handler: Parameters<typeof openRoute<Arrival>>[3]) => ({
+    ...open(method, path, handler, peopleRefusalPage),
+    usesUp: true,
+  })
+  const submitted = (path: string, handler: Parameters<typeof openRoute<Arrival & SubmittedForm>>[3]) =>
+    openRoute('POST', path, form, handler, anonymous, peopleRefusalPage)
+  const program = (path: string) =>
+    open('POST', path, (arrival) => service.answer(arrival), peopleOauthRefusal)
+  const resource = describePeopleResource({ url: service.url, options, takesBearer })
+  return [
+    ...['', '/v1/mcp', '/v1/mcp/{resource}', '/v1/{resource}/mcp'].map((door) =>
+      open('GET', `${RESOURCE_METADATA}${door}`, resource),
+    ),
+    ...['oauth-authorization-server', 'openid-configuration'].map((name) =>
+      open('GET', `/.well-known/${name}`, describePeopleServer(signIn)),
+    ),
+    open('GET', '/.well-known/jwks.json', jwks(keys)),
+    page('GET', '/oauth/authorize', authorize(service)),
+    page('POST', '/oauth/authorize', authorize(service)),
+    page('GET', '/oauth/authorize/{uid}', (arrival) => service.answer(arrival)),
+    page('GET', '/oauth/callback', finishPeopleSignIn(signIn)),
+    page('GET', '/oauth/consent/{uid}', consentPage(signIn)),
+    submitted('/oauth/consent/{uid}', answerConsent(signIn)),
+    open('POST', '/oauth/par', pushAuthorization(service), peopleOauthRefusal),
+    program('/oauth/token'),
+    program('/oauth/revoke'),
+    ...(options.clients.registration === 'sealed' ? [program('/oauth/register')] : []),
+    page('GET', '/account', accountPage(signIn)),
+    submitted('/account/end', endOwnGrant(signIn)),
+    submitted('/account/sign-out', signOutAccount(signIn)),
+  ]
 }

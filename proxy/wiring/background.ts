@@ -19,6 +19,7 @@ import { endStops } from '../tasks/end-stops.ts'
 import { expireProposals } from '../tasks/expire-proposals.ts'
 import { followAuthority, renewServerCertificate } from '../tasks/follow-authority.ts'
 import { pruneLimitMeters } from '../tasks/prune-meters.ts'
+import { prunePeople } from '../tasks/prune-people.ts'
 import { pruneProviderStates, writeProviderStates } from '../tasks/prune-states.ts'
 import { refreshMcp } from '../tasks/refresh-mcp.ts'
 import { refreshModels } from '../tasks/refresh-models.ts'
@@ -69,6 +70,7 @@ function periodicTasks(services: GatewayServices, inForce: () => Configuration):
     watchClock(services.clockWatch),
     watchSealing(services.sealing),
     renewServerCertificate(dataDirectory, listeners.current, clock),
+    ...(dataDirectory.settings.people ? [prunePeople({ ...services, database })] : []),
     ...(dataDirectory.settings.people?.tls
       ? [followPeopleCertificate(dataDirectory.settings, listeners.current)]
       : []),

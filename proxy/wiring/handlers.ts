@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import { databaseLocation } from '../../db/engine.ts'
+import { HostNameCache } from '../../db/host-names/kept-names.ts'
 import { mcpBindingAssertion } from '../../db/mcp/bindings.ts'
 import { walkerOf } from '../../db/rehearsal/thread.ts'
 import type { CallRecorder } from '../../plugins/audit/audit.ts'
@@ -36,6 +37,7 @@ import { canSignInByProvider, readClaimMapping } from '../operators/oidc/mapping
 import { IdentityProvider } from '../operators/oidc/provider.ts'
 import { readSessionRules } from '../operators/sessions/open.ts'
 import type { SignInContext } from '../operators/signing-in.ts'
+import { openPeople } from '../people/open.ts'
 import type { PeopleHandlers } from '../people/routes.ts'
 import type { GatewayPipelines } from '../pipelines.ts'
 import { anchorStandingsOf } from '../proofs/anchors/standing.ts'
@@ -125,7 +127,7 @@ export function createHandlers(
       standing: () => serviceStanding(services, configuration),
       inForce: describeInForce(configuration, dataDirectory.settings),
     },
-    people: peopleHandlers(services, configuration),
+    people: peopleHandlers(services, configuration, admin),
     public: {
       readiness: readinessProbe({
         ...{ database, ledger, drain, authority, disk: services.disk, clock },
@@ -143,12 +145,27 @@ export function createHandlers(
 }
 
 function peopleHandlers(
-  { dataDirectory }: GatewayServices,
-  { people: options }: Configuration,
+  services: GatewayServices,
+  { people: options, operators }: Configuration,
+  context: AdminContext,
 ): PeopleHandlers | null {
+  const { dataDirectory, keys, subjectKeys, anonymous, logs, monotonic, signInThrottles } = services
   const { people } = dataDirectory.settings
   if (!people) return null
-  return { url: people.url, options, takesBearer: () => Promise.resolve(options.llm === 'none') }
+  const named = options.sign_in === 'operators' ? operators.oidc : { ...options.sign_in, map: {} }
+  const oidc = named && { ...named, claim: options.claim }
+  const { resolve } = services.identityProviderNames
+  const signIn = openPeople({
+    ...{ url: people.url, keys, context, options, anonymous, log: logs.log, ...signInThrottles },
+    identityProvider: oidc ? new IdentityProvider(oidc, monotonic, logs.log, resolve) : null,
+    quotas: services.peopleQuotas,
+    key: subjectKeys.derived('people sign-ins'),
+    identityKey: subjectKeys.derived('people identities'),
+    stateKey: subjectKeys.derived('people states'),
+    clientKey: subjectKeys.derived('people clients'),
+    resolve: new HostNameCache({ servers: services.nameServers }).resolve,
+  })
+  return { signIn, keys, takesBearer: () => Promise.resolve(options.llm === 'none') }
 }
 
 /** Null: no provider is configured. */

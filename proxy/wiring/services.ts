@@ -56,6 +56,7 @@ import { ParkedCalls } from '../mcp/handlers/parked-calls.ts'
 import { openMcp } from '../mcp/mcp.ts'
 import { FairQueue } from '../operators/oidc/fair-line.ts'
 import { openSessions, signInQuota } from '../operators/sessions/open.ts'
+import { peopleQuotas } from '../people/open.ts'
 import { LogKeys, openTree } from '../proofs/log-keys.ts'
 import { LedgerSealer } from '../proofs/sealer.ts'
 import { SealingWatch } from '../proofs/sealing-watch.ts'
@@ -292,6 +293,8 @@ export async function openServices(
       exchanges: new FairQueue(),
       signIns: signInQuota(monotonic, () => disk.low, database.notices),
     },
+    /** Counts of the listener for people, whichever configuration is in force. */
+    peopleQuotas: peopleQuotas(monotonic),
     /** The connections to LLM providers. */
     upstream,
     /** The keys of providers that expire, or that others write. */
@@ -339,6 +342,7 @@ export async function openServices(
       sessions,
       adminUrls,
       adminPages,
+      peopleUrls: () => (settings.people ? [settings.people.url] : []),
       metricsToken: settings.metricsToken,
       beforeFirstSecret: setupGate(stored),
       pin: pinned,

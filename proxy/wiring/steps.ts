@@ -82,6 +82,7 @@ export function emptyDependencies(
       lookup: pinnedPrincipal(database),
       unchanged: authorityUnchanged(database),
     },
+    peopleUrls: () => [],
     sessions: new BrowserSessions({
       find: () => Promise.resolve(undefined),
       stands: sessionNotEnded(database),

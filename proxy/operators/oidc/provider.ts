@@ -121,22 +121,22 @@ export class IdentityProvider {
   }
 
   /**
-   * Verifies a token of the provider's for this client: its signature by one of the provider's keys and
-   * algorithms, issuer, audience and times. `at`: ms since the epoch. `mostS`: how old it may be. Rejects
-   * with jose's own errors.
+   * Verifies a token of the provider's, for this client unless `more` names another audience: its signature by
+   * one of the provider's keys and algorithms, issuer, audience and times. `at`: ms since the epoch. `mostS`:
+   * how old it may be. Rejects with jose's own errors.
    */
   async verify(
     token: string,
     at: number,
     mostS: number,
-    more: Pick<JWTVerifyOptions, 'requiredClaims'>,
+    more: Pick<JWTVerifyOptions, 'audience' | 'requiredClaims' | 'typ'>,
   ): Promise<JWTPayload> {
     const { algorithms } = await this.discovered()
     const options: JWTVerifyOptions = {
+      audience: this.options.client_id,
       ...more,
       algorithms: [...algorithms],
       issuer: this.options.issuer,
-      audience: this.options.client_id,
       clockTolerance: CLOCK_TOLERANCE_S,
       currentDate: new Date(at),
       // Refuses tokens issued in the future, too.

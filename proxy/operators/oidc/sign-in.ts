@@ -43,37 +43,53 @@ export const startSignIn =
     const next = nextPage(query)
     // A link of another site comes without the Strict cookie of the session that this sign-in is to replace.
     if (isFromOtherOrigin(arrival)) return redirectPage(withNext(START, next))
-    const found = await discoverProvider(provider)
-    const { options } = provider
     // The provider's answer comes from another site, without the Strict cookie of the session.
     const replaces = signing.sessions.digestIn(arrival)
-    const begun: SignInTransaction = {
+    const redirect = `${baseOf(signing.adminPages(), headers.host)}${CALLBACK}`
+    return beginTransaction(signing, provider, {
       ...(replaces !== null && { replaces }),
-      state: client.randomState(),
-      nonce: client.randomNonce(),
-      verifier: client.randomPKCECodeVerifier(),
-      issuer: options.issuer,
-      client: options.client_id,
-      redirect: `${baseOf(signing.adminPages(), headers.host)}${CALLBACK}`,
+      redirect,
       next,
       at,
-    }
-    const url = client.buildAuthorizationUrl(found.configuration, {
-      redirect_uri: begun.redirect,
-      scope: options.scopes.join(' '),
-      state: begun.state,
-      nonce: begun.nonce,
-      code_challenge: await client.calculatePKCECodeChallenge(begun.verifier),
-      code_challenge_method: 'S256',
-      ...(options.acr_values.length > 0 && { acr_values: options.acr_values.join(' ') }),
-      ...claimsAsked(found, options),
-    })
-    const sealed = sealTransaction(signing.key, begun)
-    // Lax: the provider's answer is a navigation from another site.
-    return seeOther(url.href, {
-      'set-cookie': setCookie(TRANSACTION_COOKIE, sealed, 'Lax', TRANSACTION_LIFE_S),
+      cookie: TRANSACTION_COOKIE,
     })
   }
+
+interface TransactionStart extends Pick<SignInTransaction, 'redirect' | 'next' | 'at' | 'replaces'> {
+  /** The name of the cookie that keeps it. */
+  readonly cookie: string
+}
+
+/** Begins a sign-in: sends the browser to the identity provider, with all that is to be remembered. */
+export async function beginTransaction(
+  signing: Pick<SignInContext, 'key'>,
+  provider: IdentityProvider,
+  { cookie, ...start }: TransactionStart,
+): Promise<Reply> {
+  const found = await discoverProvider(provider)
+  const { options } = provider
+  const begun: SignInTransaction = {
+    ...start,
+    state: client.randomState(),
+    nonce: client.randomNonce(),
+    verifier: client.randomPKCECodeVerifier(),
+    issuer: options.issuer,
+    client: options.client_id,
+  }
+  const url = client.buildAuthorizationUrl(found.configuration, {
+    redirect_uri: begun.redirect,
+    scope: options.scopes.join(' '),
+    state: begun.state,
+    nonce: begun.nonce,
+    code_challenge: await client.calculatePKCECodeChallenge(begun.verifier),
+    code_challenge_method: 'S256',
+    ...(options.acr_values.length > 0 && { acr_values: options.acr_values.join(' ') }),
+    ...claimsAsked(found, options),
+  })
+  const sealed = sealTransaction(signing.key, begun)
+  // Lax: the provider's answer is a navigation from another site.
+  return seeOther(url.href, { 'set-cookie': setCookie(cookie, sealed, 'Lax', TRANSACTION_LIFE_S) })
+}
 
 /** The base URL that the browser has used, of those that are ours: it has its cookies for no other. */
 const baseOf = (ours: readonly string[], host: string | undefined): string =>
@@ -99,15 +115,7 @@ export const finishSignIn =
   (signing: SignInContext) =>
   async (arrival: Arrival): Promise<Reply> => {
     const provider = providerOf(signing)
-    const begun = ownTransaction(signing, provider, arrival)
-    const digest = hash('sha256', `sign-in ${begun.state}`)
-    // By transaction: others of the same address have nothing to do with it.
-    if (signing.wrongCodes.waitS(digest) > 0) throw new Refusal('sign_in_not_begun')
-    if (await isClaimed(signing.context.database)(digest)) throw new Refusal('sign_in_not_begun')
-    const claims = await signing.exchanges.run(senderOf(arrival.remoteAddress), () =>
-      exchangeCode(signing, provider, begun, digest, arrival),
-    )
-    await claimTransaction(signing, digest, begun)
+    const { begun, claims } = await completeTransaction(signing, provider, arrival, TRANSACTION_COOKIE)
     try {
       const person = personOf(claims, provider.options)
       return redirectPage(begun.next, {
@@ -123,6 +131,33 @@ export const finishSignIn =
       throw new Refusal('sign_in_refused', { cause: error })
     }
   }
+
+/** The means of a sign-in that does not begin a session of an operator. */
+type TransactionContext = Pick<SignInContext, 'key' | 'wrongCodes' | 'exchanges' | 'anonymous' | 'log'> & {
+  readonly context: Pick<SignInContext['context'], 'database' | 'ledger'>
+}
+
+/**
+ * Completes a sign-in by the provider's answer, once. Refuses with `sign_in_not_begun` an answer to another
+ * transaction than this browser's own.
+ */
+export async function completeTransaction(
+  signing: TransactionContext,
+  provider: IdentityProvider,
+  arrival: Arrival,
+  cookie: string,
+): Promise<{ readonly begun: SignInTransaction; readonly claims: VerifiedIdClaims }> {
+  const begun = ownTransaction(signing, provider, arrival, cookie)
+  const digest = hash('sha256', `sign-in ${begun.state}`)
+  // By transaction: others of the same address have nothing to do with it.
+  if (signing.wrongCodes.waitS(digest) > 0) throw new Refusal('sign_in_not_begun')
+  if (await isClaimed(signing.context.database)(digest)) throw new Refusal('sign_in_not_begun')
+  const claims = await signing.exchanges.run(senderOf(arrival.remoteAddress), () =>
+    exchangeCode(signing, provider, begun, digest, arrival),
+  )
+  await claimTransaction(signing, digest, begun)
+  return { begun, claims }
+}
 
 function providerOf({ provider }: SignInContext): IdentityProvider {
   if (provider) return provider
@@ -142,11 +177,12 @@ const unavailable = (cause: unknown): Refusal =>
 
 /** Finds the transaction that an answer is for: this browser's own, with this provider. */
 function ownTransaction(
-  { key }: SignInContext,
+  { key }: Pick<SignInContext, 'key'>,
   { options }: IdentityProvider,
   { headers, query, at }: Arrival,
+  cookie: string,
 ): SignInTransaction {
-  const begun = openTransaction(key, cookieOf(headers, TRANSACTION_COOKIE), at)
+  const begun = openTransaction(key, cookieOf(headers, cookie), at)
   const state = new URLSearchParams(query).getAll('state')
   const isItsOwn =
     begun !== null &&
@@ -165,7 +201,7 @@ type VerifiedIdClaims = Parameters<typeof personOf>[0]
 
 /** Redeems the code, and verifies the ID token that comes for it. `digest`: of the transaction. */
 async function exchangeCode(
-  signing: SignInContext,
+  signing: TransactionContext,
   provider: IdentityProvider,
   begun: SignInTransaction,
   digest: string,
@@ -208,7 +244,7 @@ const isSubject = (sub: string | undefined): sub is string =>
 
 /** A transaction ends once, whichever replica sees its answer, also if the provider takes a code twice. */
 async function claimTransaction(
-  { context }: SignInContext,
+  { context }: TransactionContext,
   digest: string,
   { at }: SignInTransaction,
 ): Promise<void> {

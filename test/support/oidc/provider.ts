@@ -174,7 +174,7 @@ async function configuration(
 const clientOf = (url: string) => ({
   client_id: CLIENT_ID,
   client_secret: CLIENT_SECRET,
-  redirect_uris: [`${url}/proxy/oidc/callback`],
+  redirect_uris: [`${url}/proxy/oidc/callback`, 'https://people.test/oauth/callback'],
   response_types: ['code'],
   grant_types: ['authorization_code'],
   backchannel_logout_uri: `${url}/proxy/oidc/backchannel-logout`,

@@ -336,6 +336,21 @@ const COLUMNS: Readonly<Record<string, TableColumns>> = {
       ].map((name) => [name, 'nothing acts by it yet']),
     ),
   },
+  people_states: {
+    compared: {},
+    harmless: Object.fromEntries(
+      [...['kind', 'id_sha256', 'grant_id', 'uid', 'user_code', 'payload', 'consumed_at', 'expires_at']].map(
+        (name) => [name, 'sealed with its kind and id; a token counts by the row of its grant'],
+      ),
+    ),
+  },
+  people_identities: {
+    compared: {},
+    harmless: {
+      digest: 'nobody makes one without the key of the service',
+      principal_id: 'whose user a person is; each grant of it is a row',
+    },
+  },
   row_counts_place: { compared: {}, harmless: { id: 'one row', place: 'how far the figures are' } },
 }
 
