@@ -45,11 +45,15 @@ const REVOCATIONS = {
     await one.admin('POST', `${path}/rotate-cert`, {})
     return (await one.admin('DELETE', `${path}/certificates/${stolen}`)).status === 204
   },
+  'a stop of it': async (one: Stage, { id }: Identity) =>
+    (await one.admin('POST', '/v1/admin/stops', { scope: { principal: id }, reason: 'a leak' })).status ===
+    201,
 }
 
 for (const [how, deaf, revoked] of [
   ['', false, 'its set'],
   [', and that of its certificate', false, 'its certificate'],
+  [', and of a stop of its calls', false, 'a stop of it'],
   [', also where it does not hear of it', true, 'its set'],
 ] as const) {
   t.test(
