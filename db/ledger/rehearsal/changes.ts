@@ -1,3 +1,4 @@
+import type { StopScope } from '../../stops/stop.ts'
 import type { ReplayedPrincipal, ReplayedResource } from '../authority/replay.ts'
 import type { ConfigurationState, PrincipalState, ResourceState } from '../authority/states.ts'
 import type { LimitChanges } from './limit-changes.ts'
@@ -13,14 +14,22 @@ export interface HypotheticalChanges {
   /** True if it binds a principal to a resource: by {@link bindingName}. */
   readonly bindings: ReadonlyMap<string, boolean>
   readonly settings: Partial<Pick<ConfigurationState, 'mode' | 'noDowngrade' | 'enforceToolsCall' | 'checks'>>
+  /** Stops that would be in force. Absent: none. */
+  readonly stops?: readonly StopScope[]
   /** Absent: no limit changes. They decide nothing of authority. */
   readonly limits?: LimitChanges
 }
 
 export const bindingName = (subject: string, resourceId: string): string => `${subject} ${resourceId}`
 
-export const hasNoChanges = ({ principals, resources, bindings, settings }: HypotheticalChanges): boolean =>
-  principals.size + resources.size + bindings.size + Object.keys(settings).length === 0
+export const hasNoChanges = ({
+  principals,
+  resources,
+  bindings,
+  settings,
+  stops = [],
+}: HypotheticalChanges): boolean =>
+  principals.size + resources.size + bindings.size + Object.keys(settings).length + stops.length === 0
 
 export const changesConcern = (
   { principals, resources, bindings, settings }: HypotheticalChanges,

@@ -1,3 +1,4 @@
+import { isStopped } from '../../stops/stop.ts'
 import { NotRecomputable, type ReplayedCall } from '../authority/call.ts'
 import type { RecordedDecision } from '../authority/decision.ts'
 import { expectedDemands } from '../authority/demands.ts'
@@ -60,6 +61,26 @@ export function verdictWith(
   replay: LedgerReplay,
   changes: HypotheticalChanges,
 ): CallVerdict {
+  const verdict = verdictByAuthority(decision, replay, changes)
+  return verdict ?? (isStoppedBy(changes, decision) ? { reason: 'stopped', capability: null } : null)
+}
+
+/** Stops are asked last: they refuse what all else lets through. */
+const isStoppedBy = ({ stops = [] }: HypotheticalChanges, { row, authority }: RecordedDecision): boolean => {
+  const call = {
+    action: row.action,
+    principal: row.principal_id,
+    type: row.principal_type,
+    resource: authority?.resource?.id ?? null,
+  }
+  return stops.some((scope) => isStopped(scope, call))
+}
+
+function verdictByAuthority(
+  decision: RecordedDecision,
+  replay: LedgerReplay,
+  changes: HypotheticalChanges,
+): CallVerdict {
   const recorded = recordedVerdict(decision)
   const { principal_id: subject } = decision.row
   const reached = decision.authority?.resource?.id ?? null
@@ -85,6 +106,8 @@ export function verdictWith(
 function refuserOf({ decision, authority, recorded }: RehearsedCall): 'rule' | 'check' | 'other' | null {
   if (decision.allowed) return null
   if (isRefusedByCheck(decision, authority, recorded)) return 'check'
+  // A stop was asked last, and no change ends one.
+  if (decision.reason === 'stopped') return 'other'
   return RULE_REFUSAL_REASONS.has(decision.reason ?? '') ? 'rule' : 'other'
 }
 

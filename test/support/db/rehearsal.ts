@@ -19,6 +19,7 @@ export interface Told {
   /** Whether the principal is bound to it. */
   readonly bound?: boolean
   readonly settings?: HypotheticalChanges['settings']
+  readonly stops?: HypotheticalChanges['stops']
   /** Default: the one of the test histories. */
   readonly subject?: string
 }
@@ -29,6 +30,7 @@ export function changes({
   resource,
   bound,
   settings,
+  stops,
   subject = BOT,
 }: Told): HypotheticalChanges {
   const state = { ...(capabilities && { capabilities }), ...(isActive !== undefined && { isActive }) }
@@ -37,6 +39,7 @@ export function changes({
     resources: new Map(resource ? [['mcpr_1', resource]] : []),
     bindings: new Map(bound === undefined ? [] : [[bindingName(subject, 'mcpr_1'), bound]]),
     settings: settings ?? {},
+    ...(stops && { stops }),
   }
 }
 

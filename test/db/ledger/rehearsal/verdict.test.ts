@@ -14,6 +14,7 @@ import {
   JKT,
   loaded,
   MODE,
+  note,
   resource,
   started,
 } from '../../../support/db/history.ts'
@@ -110,6 +111,32 @@ t.test('docs/rehearsal.md#undecidable: a call whose later questions were never a
     'allowed: capability_missing llm.chat',
   )
 })
+
+t.test(
+  'docs/stops.md: a stop would have refused the allowed calls of its scope, and no others',
+  async (t) => {
+    const llm = [...LLM, decided(1)]
+    const tool = [...mcp(['files.use']), decidedTool(1)]
+    const stopped = 'refused: stopped'
+    for (const [scope, ofModel, ofTool] of [
+      ['all', stopped, stopped],
+      ['llm', stopped, 'unchanged'],
+      ['mcp', 'unchanged', stopped],
+      [{ principal: BOT }, stopped, stopped],
+      [{ principal: 'acme::other' }, 'unchanged', 'unchanged'],
+      [{ resource: 'mcpr_1' }, 'unchanged', stopped],
+      [{ kind: 'agents' }, stopped, stopped],
+      [{ kind: 'users' }, 'unchanged', 'unchanged'],
+    ] as const) {
+      const told = { stops: [scope] }
+      t.same([fate(llm, told), fate(tool, told)], [ofModel, ofTool], JSON.stringify(scope))
+    }
+    t.equal(fate(llm, { stops: ['llm'], capabilities: [] }), 'refused: capability_missing llm.chat')
+    const was = note('stop.begun', { stop: 'stp_1', scope: 'llm', reason: 'a key has leaked' })
+    const refused = decided(1, refusal('stopped', { stop: 'stp_1' }))
+    t.equal(fate([...LLM, was, refused], { capabilities: ['llm.chat', 'x'] }), 'unchanged', 'it was stopped')
+  },
+)
 
 t.test('docs/rehearsal.md#rule: what else had refused a call still does', async (t) => {
   const other = [...LLM, decided(1, refusal('model_unknown'))]
