@@ -384,7 +384,7 @@ const provider = z
       .enum(['auto', 'off'])
       .default('auto')
       .describe(
-        'Whether a translated call asks the Messages API to keep its beginning, which then costs less.',
+        'Whether a translated call asks the Messages API to keep its beginning, which then costs less, and tells Responses which calls are of one session.',
       ),
     answered_by: z
       .record(model, z.array(model).max(100))

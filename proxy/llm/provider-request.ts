@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import { sessionIdOf } from '../../plugins/audit/decision.ts'
 import { type JsonSpan, scanJson } from '../../plugins/json-body/scan.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { quotesSecret } from '../../plugins/secrets/traces.ts'
@@ -180,12 +181,13 @@ function watched(
 /** Translates a call for a target. Resolves with its refusal if the target cannot be told all of it. */
 export async function tellRequest(
   { provider, model, alias, wire }: AskedTarget,
-  { granted, body, id, at, commitments, held, hangup }: LlmFacts,
+  { granted, body, headers, id, at, commitments, held, hangup }: LlmFacts,
 ): Promise<ToldRequest | Refusal> {
   const { model: named, endpoint } = granted.target
   if (model === null || named === null || endpoint.wire === undefined || wire === null)
     throw new Error('no model is told of this')
-  const call = { from: endpoint.wire, body, id, at, commitments, held, model: named }
+  const session = sessionIdOf(headers)
+  const call = { from: endpoint.wire, body, id, at, commitments, held, model: named, session }
   const { principal } = granted
   try {
     return await tellCall(

@@ -1,3 +1,4 @@
+import { createHmac } from 'node:crypto'
 import { ThreadPool } from '../../../db/support/thread.ts'
 import { peakReservation } from '../../../plugins/collect.ts'
 import type { CallCommitments } from '../../../plugins/facts.ts'
@@ -25,6 +26,8 @@ export interface ToldCall {
   readonly body: Buffer
   /** The id of the request, which ids of its answer are made of. */
   readonly id: string
+  /** The session that the caller names; null: none. */
+  readonly session: string | null
   /** The caller's own name of the model. */
   readonly model: string
   /** ms since the epoch. */
@@ -77,7 +80,7 @@ export async function tellCall(call: ToldCall, to: ToldTarget): Promise<ToldRequ
   const { from, body, principalId, signal, held } = call
   if (body.length > MAX_TOLD_BODY) throw tooLarge()
   const sealKey = call.commitments.derived('reasoning of models')
-  const target = targetModel(to)
+  const target = { ...targetModel(to), cacheKey: cacheKeyOf(call) }
   const input: TranslationInput = { from, body, sealKey, target }
   const result =
     body.length <= MAX_HERE
@@ -107,12 +110,16 @@ export async function tellCall(call: ToldCall, to: ToldTarget): Promise<ToldRequ
   return { from, to: to.wire, body: told, dropped: result.dropped, carried: result.carried, answer }
 }
 
+/** Names a session to a provider's cache of prompts, by a name that says nothing of it to anybody else. */
+const cacheKeyOf = ({ session, commitments }: ToldCall): string | null =>
+  session && createHmac('sha256', commitments.derived('cache of prompts')).update(session).digest('base64url')
+
 const tooLarge = (): Refusal =>
   new Refusal('body_too_large', {
     message: 'The body is larger than a call may be that is translated: 16 MiB. Send less.',
   })
 
-/** Makes the target that a provider is, by its settings and those of the alias. */
+/** Makes the target that a provider is, by its settings and those of the alias, for a caller without a session. */
 export function targetModel({ provider, model, alias, wire }: ToldTarget): TargetModel {
   const { accepted, drop } = translatedBy(provider, alias)
   const quirks = quirksOf(wire === 'messages' ? 'anthropic' : (provider.server ?? 'openai'), provider.quirks)
@@ -122,6 +129,7 @@ export function targetModel({ provider, model, alias, wire }: ToldTarget): Targe
     accepted: new Set(accepted),
     maxOutputTokens: provider.max_output_tokens,
     isCached: provider.cache === 'auto',
+    cacheKey: null,
     showReasoning: provider.show_reasoning,
     laterSystem: quirks.later_system,
     maxTokensMember: quirks.max_tokens,

@@ -24,7 +24,7 @@ export function kindsOf(text: string, union: string): readonly string[] {
     const plain = name.replace(/^.*\./, '')
     const [, body = ''] =
       new RegExp(`^ *(?:export )?interface ${plain} \\{\n([\\s\\S]*?)^ *\\}$`, 'm').exec(text) ?? []
-    const [, words = ''] = /^ +type\??: ((?:'[\w-]+'(?: \| )?)+)(?:null)?;$/m.exec(body) ?? []
+    const [, words = ''] = /^ +type\??: ((?:'[\w.-]+'(?: \| )?)+)(?:null)?;$/m.exec(body) ?? []
     if (words === '') throw new Error(`no type in ${name}`)
     return words.replaceAll("'", '').split(' | ').filter(Boolean)
   })

@@ -20,6 +20,7 @@ export const OPTIONS: TargetModel = {
   maxOutputTokens: 32_000,
   thinking: 'adaptive',
   isCached: false,
+  cacheKey: null,
   drop: [],
   laterSystem: 'as_user',
   showReasoning: false,

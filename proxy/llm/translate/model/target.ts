@@ -26,6 +26,8 @@ export interface TargetModel {
   readonly thinking: (typeof THINKING_WAYS)[number]
   /** True: the provider keeps the beginning of the request, and reads it at a lower price. */
   readonly isCached: boolean
+  /** The name of the caller's session at the provider's cache; null: it has none. */
+  readonly cacheKey: string | null
   readonly maxTokensMember: (typeof MAX_TOKENS_MEMBERS)[number]
   readonly reasoningMember: (typeof REASONING_MEMBERS)[number]
   /** True: the server wants the model's reasoning back on turns of tools, even where it is empty. */

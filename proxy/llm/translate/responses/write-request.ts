@@ -48,6 +48,7 @@ export function writeResponsesRequest(
       ],
     },
     ...(likely !== undefined && likely !== 0 && { top_logprobs: likely }),
+    ...(target.isCached && target.cacheKey !== null && { prompt_cache_key: target.cacheKey }),
     ...(stream && { stream }),
   }
 }

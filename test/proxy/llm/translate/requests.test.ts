@@ -375,15 +375,25 @@ await t.test('§ whatever a body holds, it is told or refused by name', async ()
     ),
   })).value
   const runs = process.env.TEST_SWEEP === 'full' ? 10_000 : 1_000
-  for (const from of ['chat', 'responses'] as const)
+  for (const from of ['chat', 'responses', 'messages'] as const)
     fc.assert(
       fc.property(
         fc.dictionary(
-          fc.constantFrom('messages', 'input', 'tools', 'tool_choice', 'stop', 'n', 'text'),
+          fc.constantFrom(
+            'messages',
+            'input',
+            'tools',
+            'tool_choice',
+            'stop',
+            'n',
+            'text',
+            'system',
+            'thinking',
+          ),
           value,
         ),
         (body) => {
-          lost(from, body)
+          lost(from, body, from === 'messages' ? { ...OPTIONS, wire: 'chat' } : OPTIONS)
           return true
         },
       ),

@@ -4,6 +4,7 @@ import OpenAI from 'openai'
 import t from 'tap'
 import type { ApiWire } from '../../../../proxy/llm/dialects/dialect.ts'
 import type { TargetModel } from '../../../../proxy/llm/translate/model/target.ts'
+import { kindsOf, sdkTypes } from '../../../support/llm/sdk-types.ts'
 import { answered, OPTIONS, told, translated } from '../../../support/llm/translate.ts'
 
 const CHAT: TargetModel = { ...OPTIONS, wire: 'chat', provider: 'local', model: 'qwen' }
@@ -136,6 +137,9 @@ await t.test('§ a Messages request is told to Responses', async (t) => {
     store: false,
     include: ['reasoning.encrypted_content'],
   })
+  const session = { ...RESPONSES, isCached: true, cacheKey: 'of a session' }
+  t.equal(sentOf(HISTORY, session).prompt_cache_key, 'of a session')
+  t.equal(sentOf(HISTORY, { ...session, isCached: false }).prompt_cache_key, undefined)
 })
 
 /** A system message among others, as the beta of the Messages API has it. */
@@ -635,6 +639,45 @@ await t.test('§ reasoning of another wire comes back exactly', async (t) => {
     const sent = JSON.stringify(sentOf(again, target))
     t.ok(sent.includes(wire === 'chat' ? '"reasoning_content":"hm"' : '"encrypted_content":"ENC"'), wire)
   }
+})
+
+/** The events that are read. */
+const READ_EVENTS = [
+  ...['error', 'response.created', 'response.completed', 'response.incomplete', 'response.failed'],
+  ...['response.output_item.added', 'response.output_item.done', 'response.output_text.delta'],
+  ...['response.refusal.delta', 'response.function_call_arguments.delta'],
+  'response.reasoning_summary_text.delta',
+]
+/** Those that repeat what these have said, say that the answer lives, or are of what nobody has asked for. */
+const PASSED_EVENTS =
+  /^response\.(in_progress|queued|content_part\.|(output_text|refusal|function_call_arguments|reasoning_summary_text)\.done|output_text\.annotation\.|reasoning_(text|summary_part)\.|(audio|code_interpreter_call|compaction|custom_tool_call|file_search_call|image_generation_call|mcp|shell_call|apply_patch_call|web_search_call)(_\w+)?\.)/
+
+await t.test('§ each event that the SDKs can read has a place, and one of no use changes nothing', (t) => {
+  const kinds = kindsOf(sdkTypes('openai/resources/responses/responses'), 'ResponseStreamEvent')
+  const others = kinds.filter((kind) => !READ_EVENTS.includes(kind))
+  t.same(
+    others.filter((kind) => !PASSED_EVENTS.test(kind)),
+    [],
+  )
+  t.same(
+    READ_EVENTS.filter((kind) => !kinds.includes(kind)),
+    [],
+  )
+  const expected = answered(told('messages', ASKED, RESPONSES), RESPONSES_STREAM + RESPONSES_END)
+  const passed = others.map((kind) => event(kind, { item_id: 'x', output_index: 9, delta: 'x' })).join('')
+  const stream = RESPONSES_STREAM + passed + event('response.of_next_year', {}) + RESPONSES_END
+  t.equal(answered(told('messages', ASKED, RESPONSES), stream), expected)
+
+  const messages = sdkTypes('@anthropic-ai/sdk/resources/beta/messages/messages')
+  t.same(kindsOf(messages, 'BetaRawMessageStreamEvent').toSorted(), [
+    ...['content_block_delta', 'content_block_start', 'content_block_stop'],
+    ...['message_delta', 'message_start', 'message_stop'],
+  ])
+  t.same(kindsOf(messages, 'BetaRawContentBlockDelta').toSorted(), [
+    ...['citations_delta', 'compaction_delta', 'input_json_delta', 'signature_delta', 'text_delta'],
+    'thinking_delta',
+  ])
+  t.end()
 })
 
 /** Streams that a hostile server sends, in pieces; each begins as an honest one. */
