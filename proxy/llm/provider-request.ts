@@ -4,7 +4,7 @@ import { type JsonSpan, scanJson } from '../../plugins/json-body/scan.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { quotesSecret } from '../../plugins/secrets/traces.ts'
 import { parseErrorWords } from '../egress/error-words.ts'
-import { DIALECT_BY_NAME, PATH_OF_WIRE } from './dialects/registry.ts'
+import { COUNT_PATH, DIALECT_BY_NAME, PATH_OF_WIRE } from './dialects/registry.ts'
 import type { BreakerPass } from './health/breaker.ts'
 import { peekFirstEvent, type StreamedFailure } from './health/first-event.ts'
 import { type RetryCause, retryDelay } from './health/retry.ts'
@@ -184,10 +184,12 @@ export async function tellRequest(
   { granted, body, headers, id, at, commitments, held, hangup }: LlmFacts,
 ): Promise<ToldRequest | Refusal> {
   const { model: named, endpoint } = granted.target
-  if (model === null || named === null || endpoint.wire === undefined || wire === null)
+  const from = endpoint.wire ?? endpoint.counts
+  if (model === null || named === null || from === undefined || wire === null)
     throw new Error('no model is told of this')
   const session = sessionIdOf(headers)
-  const call = { from: endpoint.wire, body, id, at, commitments, held, model: named, session }
+  const isCount = endpoint.counts !== undefined
+  const call = { from, isCount, body, id, at, commitments, held, model: named, session }
   const { principal } = granted
   try {
     return await tellCall(
@@ -215,7 +217,7 @@ function providerRequest(
     ? withoutNames(given, DIALECT_BY_NAME[requested.endpoint.dialect].headers.request)
     : given
   const query = told ? '' : stated
-  const path = told ? PATH_OF_WIRE[told.to] : requested.endpoint.upstreamPath
+  const path = told ? (told.isCount ? COUNT_PATH : PATH_OF_WIRE[told.to]) : requested.endpoint.upstreamPath
   const call = told
     ? { body: told.body, spans: scanJson(told.body, 1).spans, headers }
     : { body, spans, headers }

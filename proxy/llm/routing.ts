@@ -230,7 +230,7 @@ export interface AskedTarget extends ProviderTarget {
 /** Finds the providers of a model, in the order to try. Never gives an empty list. */
 export type ProviderRouting = (model: string | null, endpoint: SpokenEndpoint) => readonly AskedTarget[]
 
-export type SpokenEndpoint = Pick<LlmEndpoint, 'dialect' | 'wire' | 'upstreamPath'>
+export type SpokenEndpoint = Pick<LlmEndpoint, 'dialect' | 'wire' | 'counts' | 'upstreamPath'>
 
 /** Tells if a provider answers an endpoint in the API's own words. */
 export const speaks = (provider: Pick<LlmProvider, 'dialect' | 'speaks'>, asked: SpokenEndpoint): boolean =>
@@ -250,9 +250,12 @@ const askedTarget = (
 /** Returns the API in which a call that a provider does not speak is told to it. */
 const wireToTell = (
   { speaks: spoken }: LlmProvider,
-  { wire, upstreamPath: path }: SpokenEndpoint,
-): ApiWire | undefined =>
-  wire && path === PATH_OF_WIRE[wire] ? TOLD_IN[wire].find((one) => spoken.includes(one)) : undefined
+  { wire, counts, upstreamPath: path }: SpokenEndpoint,
+): ApiWire | undefined => {
+  // Of the others this one alone counts.
+  if (counts !== undefined) return spoken.find((one) => one === 'responses')
+  return wire && path === PATH_OF_WIRE[wire] ? TOLD_IN[wire].find((one) => spoken.includes(one)) : undefined
+}
 
 interface PreparedProvider {
   readonly provider: LlmProvider

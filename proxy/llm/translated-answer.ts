@@ -1,3 +1,4 @@
+import { isObject } from '../../db/support/json.ts'
 import {
   isReadableText,
   quotesUnbroken,
@@ -8,6 +9,7 @@ import type { ErrorWords } from '../egress/error-words.ts'
 import type { AnswerScreen, CallReport, Reply, ScreenLine } from '../http/reply.ts'
 import { type AnswerTap, answerTap } from './dialects/answer-tap.ts'
 import { type ApiWire, DIALECT_BY_NAME, DIALECT_OF_WIRE } from './dialects/registry.ts'
+import { parseOrNothing } from './dialects/statements.ts'
 import type { LlmDependencies, LlmFacts } from './llm-call.ts'
 import { judgedReport } from './passed-answer.ts'
 import { failureOfError, type ProviderFailure, unusableAnswer } from './refusals.ts'
@@ -114,12 +116,19 @@ async function tellAnswer(
   if (body === null) return refuseWith(unusableAnswer(failedOf(answered), TOO_LONG), answered)
   if (!isReadableText(body, true) || quotesUnbroken(traces, body)) return refuseQuoted(answered)
   tap.observe(body)
-  const document = told.answer.document(body)
+  const document = told.isCount ? toldCount(body) : told.answer.document(body)
   if (document === null) {
     const cause = new Error(told.answer.broken ?? 'the answer has no end')
     return refuseWith(unusableAnswer(failedOf(answered), { ...UNTELLABLE, cause }), answered)
   }
   return { headers: { 'content-type': 'application/json' }, body: document, failure: () => null }
+}
+
+/** Tells how many tokens a request has; null: the provider has not said it. */
+function toldCount(body: Buffer): Buffer | null {
+  const counted = parseOrNothing(body.toString())
+  const { input_tokens: count } = isObject(counted) ? counted : {}
+  return Number.isSafeInteger(count) ? Buffer.from(JSON.stringify({ input_tokens: count })) : null
 }
 
 const OTHER_KIND = {

@@ -1,3 +1,4 @@
+import { APIError } from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import t from 'tap'
 import { anthropicOf, caught, mockProvider, openaiOf, outcomesOf, SAID } from '../support/clients/sdk.ts'
@@ -259,6 +260,41 @@ await t.test('§4 a provider that keeps its answer open does not hold the caller
     ],
   )
 })
+
+await t.test(
+  '§5 the tokens of a Messages request are counted by Responses, and told as its own',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const client = anthropicOf(t, gateway, await gateway.enroll('bot', ['llm.chat']))
+    let said: object = { object: 'response.input_tokens', input_tokens: 42 }
+    gateway.upstream.answer = (res) => {
+      res.setHeader('content-type', 'application/json')
+      res.end(JSON.stringify(said))
+    }
+    const count = () => client.messages.countTokens({ model: 'gpt-test', system: 's', messages })
+    t.match(await count(), { input_tokens: 42 })
+    const [seen] = gateway.upstream.seen
+    t.equal(seen?.url, '/v1/responses/input_tokens')
+    const message = (role: string, text: string) => ({
+      ...{ type: 'message', role },
+      content: [{ type: 'input_text', text }],
+    })
+    const sent = { model: 'gpt-test', input: [message('system', 's'), message('user', 'hi')] }
+    t.same(JSON.parse(String(seen?.body)), sent, 'what does not count is not sent')
+    said = { object: 'response.input_tokens' }
+    client.maxRetries = 0
+    t.match((await caught(count(), APIError)).status, 502)
+    await gateway.close()
+    const ended = (await gateway.rows()).filter(({ detail }) => detail.attempts !== undefined)
+    t.match(ended, [
+      {
+        status: 'success',
+        detail: { translated: { from: 'messages', to: 'responses' }, tokens_unknown: undefined },
+      },
+      { status: 'error', detail: { reason: 'provider_failed' } },
+    ])
+  },
+)
 
 await t.test('§4 with translate: off, such a call is refused', async (t) => {
   const gateway = await testGateway(t, { files: FILE('cache: off', 'translate: off\n') })

@@ -39,7 +39,11 @@ export const anthropic: Dialect<'anthropic'> = {
     { ...endpoint('/v1/messages', '/messages', MESSAGES), wire: 'messages' },
     // An Anthropic client whose base URL ends with /v1 sends this.
     { ...endpoint('/v1/v1/messages', '/messages', MESSAGES), wire: 'messages' },
-    { ...endpoint('/v1/messages/count_tokens', '/messages/count_tokens', COUNT_TOKENS), isFree: true },
+    {
+      ...endpoint('/v1/messages/count_tokens', '/messages/count_tokens', COUNT_TOKENS),
+      counts: 'messages',
+      isFree: true,
+    },
   ],
   key: { auth: 'api_key', header: 'x-api-key' },
   headers: {

@@ -26,6 +26,8 @@ export interface DialectEndpoint {
   readonly upstreamPath: string
   /** The API that it belongs to. Absent: every provider of the dialect may have it. */
   readonly wire?: ApiWire
+  /** The API whose requests it counts the tokens of. */
+  readonly counts?: ApiWire
   /** True: a body may leave the model to a stored prompt. Default: it must name one. */
   readonly modelOptional?: true
   /** The member by which a caller begins work to fetch by another request: it is refused if set. */

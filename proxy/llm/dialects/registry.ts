@@ -26,6 +26,9 @@ export const PATH_OF_WIRE: Readonly<Record<ApiWire, string>> = {
   messages: '/messages',
 }
 
+/** The path by which Responses counts the tokens of a request. */
+export const COUNT_PATH = '/responses/input_tokens'
+
 /** The dialect by whose headers a provider is asked in each API. */
 export const DIALECT_OF_WIRE: Readonly<Record<ApiWire, DialectName>> = {
   chat: 'openai',

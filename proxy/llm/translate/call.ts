@@ -24,6 +24,8 @@ const MAX_TOLD_BODY = 16 * 1024 * 1024
 export interface ToldCall {
   readonly from: ApiWire
   readonly body: Buffer
+  /** True: its tokens are to be counted, and no more. */
+  readonly isCount: boolean
   /** The id of the request, which ids of its answer are made of. */
   readonly id: string
   /** The session that the caller names; null: none. */
@@ -53,6 +55,7 @@ export interface ToldRequest {
   readonly from: ApiWire
   readonly to: ApiWire
   readonly body: Buffer
+  readonly isCount: boolean
   /** The names of what is left out, and of what is told in another form, sorted. */
   readonly dropped: readonly string[]
   readonly carried: readonly string[]
@@ -77,11 +80,11 @@ const threads = new ThreadPool<TranslationTasks>(import.meta, './worker', {
  * be told, with `body_too_large` more than 16 MiB, and with `overloaded`.
  */
 export async function tellCall(call: ToldCall, to: ToldTarget): Promise<ToldRequest> {
-  const { from, body, principalId, signal, held } = call
+  const { from, body, isCount, principalId, signal, held } = call
   if (body.length > MAX_TOLD_BODY) throw tooLarge()
   const sealKey = call.commitments.derived('reasoning of models')
   const target = { ...targetModel(to), cacheKey: cacheKeyOf(call) }
-  const input: TranslationInput = { from, body, sealKey, target }
+  const input: TranslationInput = { from, body, isCount, sealKey, target }
   const result =
     body.length <= MAX_HERE
       ? translateRequest(input)
@@ -107,7 +110,8 @@ export async function tellCall(call: ToldCall, to: ToldTarget): Promise<ToldRequ
       fits: peakReservation(held),
     },
   )
-  return { from, to: to.wire, body: told, dropped: result.dropped, carried: result.carried, answer }
+  const { dropped, carried } = result
+  return { from, to: to.wire, body: told, isCount, dropped, carried, answer }
 }
 
 /** Names a session to a provider's cache of prompts, by a name that says nothing of it to anybody else. */

@@ -11,7 +11,7 @@ import { type NamedTool, ToolNames } from './names.ts'
 import { ExactJson } from './request/exact-json.ts'
 import { withoutDropped } from './request/extras.ts'
 import { readResponsesRequest } from './responses/read-request.ts'
-import { writeResponsesRequest } from './responses/write-request.ts'
+import { countedOf, writeResponsesRequest } from './responses/write-request.ts'
 import { ReasoningSeal } from './seal.ts'
 
 /** All of these can go to a thread. */
@@ -21,6 +21,8 @@ export interface TranslationInput {
   /** The key of a {@link ReasoningSeal}. */
   readonly sealKey: Uint8Array
   readonly target: TargetModel
+  /** True: its tokens are to be counted, and no more. Default false. */
+  readonly isCount?: boolean
 }
 
 /** A request in the other wire, or why it cannot be told. */
@@ -57,7 +59,13 @@ const WRITERS: Readonly<Record<ApiWire, RequestWriter>> = {
 }
 
 /** Translates a request to another wire (docs/translation.md). */
-export function translateRequest({ from, body, sealKey, target }: TranslationInput): TranslationResult {
+export function translateRequest({
+  from,
+  body,
+  sealKey,
+  target,
+  isCount = false,
+}: TranslationInput): TranslationResult {
   const notes = new TranslationNotes(target.accepted)
   const names = new ToolNames()
   const exact = new ExactJson()
@@ -75,7 +83,7 @@ export function translateRequest({ from, body, sealKey, target }: TranslationInp
   const endsHere = notes.carried.has('stop_words')
   return {
     faults: null,
-    body: Buffer.from(exact.write(told)),
+    body: Buffer.from(exact.write(isCount ? countedOf(told) : told)),
     dropped: [...notes.dropped].toSorted(),
     carried: [...notes.carried].toSorted(),
     tools: names.named(),

@@ -873,7 +873,8 @@ await t.test('§3 unknown models and the other dialect are refused before anybod
     reason: 'model_unknown',
     status: 404,
   })
-  t.match(await refusal([openai(url)], { path: '/v1/messages/count_tokens', body: CHAT }), {
+  const chatAlone = openai(url, { speaks: ['chat'] })
+  t.match(await refusal([chatAlone], { path: '/v1/messages/count_tokens', body: CHAT }), {
     reason: 'dialect_translation_unavailable',
     status: 400,
   })
@@ -967,7 +968,7 @@ await t.test(
     for (const [more, path] of [
       [{ server: 'gemini' }, '/v1/responses/compact'],
       [{ speaks: ['messages'] }, '/v1/responses/input_tokens'],
-      [{}, '/v1/messages/count_tokens'],
+      [{ speaks: ['chat'] }, '/v1/messages/count_tokens'],
     ] as const) {
       const { reason } = await refusal([openai(url, { models: ['*'], ...more })], { path, body: CHAT })
       t.equal(reason, 'dialect_translation_unavailable', path)

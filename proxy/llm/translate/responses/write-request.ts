@@ -53,6 +53,13 @@ export function writeResponsesRequest(
   }
 }
 
+/** The members that a request to count tokens has (openai, InputTokenCountParams). */
+const COUNTED = ['model', 'input', 'tools', 'tool_choice', 'parallel_tool_calls', 'reasoning', 'text']
+
+/** Leaves of a Responses request what its tokens are counted of. */
+export const countedOf = (request: unknown): UnknownRecord =>
+  Object.fromEntries(Object.entries(request ?? {}).filter(([name]) => COUNTED.includes(name)))
+
 /** Absent, `strict` would mean true. */
 const writeTool = ({ name, description, schema, strict }: ModelRequest['tools'][number]): UnknownRecord => ({
   ...{ type: 'function', name },
