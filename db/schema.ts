@@ -565,6 +565,8 @@ interface LimitTable extends AuthorshipColumns {
   readonly terms: string
   /** JSON object: another amount, until an instant, with a reason; null: none. */
   readonly override: ColumnType<string | null, string | null | undefined, string | null>
+  /** JSON array of a span and a step: the last row that says how much was used. */
+  readonly alerted: ColumnType<string | null, never, string | null>
   readonly revision: Generated<number>
   readonly created_at: ColumnType<string, string, never>
   readonly updated_at: string

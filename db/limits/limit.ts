@@ -8,6 +8,7 @@ import {
   UNDER_WAY,
 } from '../ledger/meters/span.ts'
 import type { PrincipalType } from '../schema.ts'
+import type { JsonObject } from '../support/json.ts'
 
 /** `cost` in micro-USD; `concurrent`: calls that are under way. */
 export type LimitMeasure = 'cost' | 'tokens' | 'calls' | 'concurrent'
@@ -62,6 +63,19 @@ export interface CallLimit extends LimitTerms {
   readonly name: string
   readonly revision: number
   readonly override: LimitOverride | null
+}
+
+/** Writes the state of a limit, as rows say it (docs/ledger.md#limits). */
+export function limitState(limit: CallLimit): JsonObject {
+  const { id, name, revision, for: scope, each, measure, amount, per, burst, strict, on, show } = limit
+  const state = {
+    ...{ id, name, revision, for: scope, each, measure, amount },
+    ...(per !== undefined && { per }),
+    ...(burst !== undefined && { burst }),
+    ...{ strict, on, show, override: limit.override },
+  }
+  // Proven by their types: texts, truths and whole numbers.
+  return state as unknown as JsonObject
 }
 
 export const RATE_PERIOD_MS: Readonly<Record<RatePeriod, number>> = { second: 1_000, minute: 60_000 }

@@ -19,7 +19,7 @@ export interface LimitRecord extends CallLimit {
 export const newLimitId = (): string => `lim_${randomBytes(8).toString('hex')}`
 
 function recordOf(row: Selectable<DatabaseSchema['limits']>): LimitRecord {
-  const { limit_id: id, name, terms, override, revision, ...times } = row
+  const { limit_id: id, name, terms, override, revision, alerted: _, ...times } = row
   return {
     ...times,
     ...{ id, name, revision },

@@ -13,6 +13,7 @@ import { anchorName } from '../proofs/anchors/anchors.ts'
 import { anchorCheckpoints } from '../proofs/anchors/task.ts'
 import { watchSealing } from '../proofs/sealing-watch.ts'
 import { recordStates } from '../proofs/state-recorder.ts'
+import { alertLimits } from '../tasks/alert-limits.ts'
 import { countRows } from '../tasks/count-rows.ts'
 import { terminateRevokedStreams } from '../tasks/cut-revoked.ts'
 import { endStops } from '../tasks/end-stops.ts'
@@ -65,6 +66,7 @@ function periodicTasks(services: GatewayServices, inForce: () => Configuration):
     writeProviderStates(services.states),
     pruneProviderStates({ ...services, database }),
     pruneLimitMeters({ ...services, database }),
+    alertLimits({ ...services, database, configDigest }),
     endStops({ ...services, database, configDigest }),
     watchDisk(services.disk),
     watchClock(services.clockWatch),

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { CallLimit, LimitTerms } from '../../../db/limits/limit.ts'
+import { type CallLimit, type LimitTerms, limitState } from '../../../db/limits/limit.ts'
 import {
   deleteLimit,
   findLimit,
@@ -10,7 +10,6 @@ import {
   newLimitId,
   updateLimit,
 } from '../../../db/limits/store.ts'
-import type { JsonObject } from '../../../db/support/json.ts'
 import { conflict, notFound } from '../../../plugins/refusal.ts'
 import { changeAuthor, commitChange } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
@@ -57,19 +56,6 @@ const patternsOf = ({ principals, models, tools, holding }: CallLimit['for']) =>
   ...(models && { models: [...models] }),
   ...(tools && { tools: [...tools] }),
 })
-
-/** The state of a limit, as rows of its changes say it (docs/ledger.md#limits). */
-const limitDetail = (
-  id: string,
-  named: string,
-  terms: LimitTerms,
-  override: CallLimit['override'],
-  revision: number,
-) => {
-  // Proven by their types: texts, truths and whole numbers.
-  const state = { ...terms, override } as unknown as JsonObject
-  return { limit: { id, name: named, revision, ...state } }
-}
 
 export async function limitOf({ database }: AdminContext, id: string): Promise<LimitRecord> {
   const found = await findLimit(database, id)
@@ -129,7 +115,7 @@ export const createLimit = operation({
       const id = newLimitId()
       await commitChange(context, caller, {
         action: 'limit.created',
-        detail: limitDetail(id, named, terms, null, 1),
+        detail: { limit: limitState({ ...terms, id, name: named, revision: 1, override: null }) },
         statements: insertLimit(database, { id, name: named, terms, ...changeAuthor(caller) }),
       })
       return answerOf(context, id)
@@ -157,7 +143,7 @@ async function store(
   await commitChange(context, caller, {
     action,
     detail: {
-      ...limitDetail(id, named, terms, override, revision + 1),
+      limit: limitState({ ...terms, id, name: named, override, revision: revision + 1 }),
       ...(reason !== undefined && { reason }),
     },
     statements: updateLimit(context.database, {
@@ -257,7 +243,7 @@ export const removeLimit = emptyOperation({
     checkIfMatch(ifMatch, found)
     await commitChange(context, caller, {
       action: 'limit.removed',
-      detail: limitDetail(id, found.name, termsOf(found), found.override, found.revision),
+      detail: { limit: limitState(found) },
       statements: deleteLimit(context.database, found),
     })
   },

@@ -1,9 +1,16 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { z } from 'zod'
 import type { Database } from '../../../db/database.ts'
-import { type MeterState, NEW_METER, usageOf } from '../../../db/ledger/meters/meter-book.ts'
-import { type CallLimit, isRatePeriod, meterAt, resetAt } from '../../../db/limits/limit.ts'
-import { type LimitRecord, listLimits, readMeters, readSharedMeters } from '../../../db/limits/store.ts'
+import { NEW_METER } from '../../../db/ledger/meters/meter-book.ts'
+import { alertedStep, isAlertable, readAlerted } from '../../../db/limits/alerts.ts'
+import { type CallLimit, meterAt, resetAt } from '../../../db/limits/limit.ts'
+import { type LimitRecord, listLimits, readMeters } from '../../../db/limits/store.ts'
+import {
+  type LimitUsageReading,
+  type MeterUsage,
+  meterUsages,
+  readUsage,
+  usedPart,
+} from '../../../db/limits/usage.ts'
 import { principalNames } from '../../../db/principals/subject-keys.ts'
 import { timestamp } from '../../../db/support/statement.ts'
 import { type OperationResult, readOperation } from '../operation/operation.ts'
@@ -29,17 +36,11 @@ export type NamedMeter = OperationResult<z.output<typeof namedMeterShape>>['valu
 
 type MeterView = z.output<typeof meterShape>
 
-interface OwnedMeter extends MeterState {
-  readonly who: string
-}
-
-/** Says how much meters of a limit have used at an instant, the highest first. */
-function meterViews(limit: CallLimit, meters: readonly OwnedMeter[], at: number): MeterView[] {
-  const { most: amount, refill } = meterAt(limit, at)
-  return meters
-    .map(({ who, ...state }) => ({ principal: who === '' ? null : who, ...usageOf(state, refill), amount }))
-    .toSorted((one, other) => other.used - one.used)
-}
+/** Names nobody by null. */
+const meterView = ({ who, ...usage }: MeterUsage): MeterView => ({
+  principal: who === '' ? null : who,
+  ...usage,
+})
 
 const resetText = (limit: CallLimit, at: number): string | null => {
   const reset = resetAt(limit, at)
@@ -59,64 +60,17 @@ const usageShape = z.strictObject({
 
 export type NamedUsage = OperationResult<z.output<typeof usageShape>>['value']
 
-interface ReadLimit {
-  readonly limit: LimitRecord
-  readonly meters: readonly MeterView[] | null
-}
-
-/** Reads the meters that callers share: one question, however many limits there are. */
-async function readShared(
-  database: Pick<Database, 'kysely'>,
-  limits: readonly LimitRecord[],
-  at: number,
-): Promise<readonly ReadLimit[]> {
-  if (limits.length === 0) return []
-  const spans = [...new Set(limits.map((limit) => meterAt(limit, at).span))]
-  const found = new Map(
-    (await readSharedMeters(database, spans)).map(({ limit_id: id, span, ...state }) => [
-      `${id} ${span}`,
-      state,
-    ]),
-  )
-  return limits.map((limit) => {
-    const state = found.get(`${limit.id} ${meterAt(limit, at).span}`) ?? NEW_METER
-    return { limit, meters: meterViews(limit, [{ who: '', ...state }], at) }
-  })
-}
-
-async function nearestMeters(database: Pick<Database, 'kysely'>, limit: LimitRecord, at: number) {
-  const { span, refill } = meterAt(limit, at)
-  // What a steady meter is at now is not what is stored of it.
-  const most = refill ? MAX_SHOWN : MAX_NEAREST
-  return meterViews(limit, await readMeters(database, { id: limit.id, span, most }), at).slice(0, MAX_NEAREST)
-}
-
-async function readEach(
-  database: Pick<Database, 'kysely'>,
-  limits: readonly LimitRecord[],
-  at: number,
-): Promise<readonly ReadLimit[]> {
-  const read: ReadLimit[] = []
-  for (const limit of limits) {
-    const isRead = read.length < MAX_EACH_READ
-    read.push({ limit, meters: isRead ? await nearestMeters(database, limit, at) : null })
-    // Each is a look at as many meters as there are principals.
-    if (isRead) await nextTurn()
-  }
-  return read
-}
-
 /** Gives the meters of principals their names of now. */
 async function namedUsages(
   database: Pick<Database, 'kysely'>,
-  read: readonly ReadLimit[],
+  read: readonly LimitUsageReading<LimitRecord>[],
   at: number,
 ): Promise<NamedUsage[]> {
-  const refs = read.flatMap(({ meters }) => (meters ?? []).flatMap(({ principal }) => principal ?? []))
+  const refs = read.flatMap(({ meters }) => (meters ?? []).flatMap(({ who }) => (who === '' ? [] : who)))
   const known = await principalNames(database, refs)
-  const nameOf = (meter: MeterView): NamedMeter => {
-    const one = known.get(meter.principal ?? '')
-    return { ...meter, principal_type: one?.type ?? null, principal_name: one?.id ?? null }
+  const nameOf = (meter: MeterUsage): NamedMeter => {
+    const one = known.get(meter.who)
+    return { ...meterView(meter), principal_type: one?.type ?? null, principal_name: one?.id ?? null }
   }
   return read.map(({ limit, meters }) => ({
     limit: limitView(limit),
@@ -125,12 +79,12 @@ async function namedUsages(
   }))
 }
 
-/** The part of its amount that is used by who is nearest to it. An amount of nothing is used up. */
-export const usedPart = ({ meters }: Pick<NamedUsage, 'meters'>): number =>
-  Math.max(0, ...(meters ?? []).map(({ used, amount }) => (amount === 0 ? 1 : used / amount)))
+/** The part of its amount that is used by who is nearest to it. */
+export const nearestPart = ({ meters }: Pick<NamedUsage, 'meters'>): number =>
+  Math.max(0, ...(meters ?? []).map(usedPart))
 
 const nearestFirst = (limits: readonly NamedUsage[]): NamedUsage[] =>
-  limits.toSorted((one, other) => usedPart(other) - usedPart(one))
+  limits.toSorted((one, other) => nearestPart(other) - nearestPart(one))
 
 /** Lists all limits with what is used of each now, the nearest to its amount first. For pages; no route has it. */
 export const listLimitUsage = readOperation({
@@ -139,18 +93,9 @@ export const listLimitUsage = readOperation({
   takes: {},
   output: z.strictObject({ limits: z.array(usageShape) }),
   run: async ({ database }, _, { at }) => {
-    const all = await listLimits(database)
-    const shared = await readShared(
-      database,
-      all.filter(({ each }) => !each),
-      at,
-    )
-    const each = await readEach(
-      database,
-      all.filter((limit) => limit.each),
-      at,
-    )
-    return { value: { limits: nearestFirst(await namedUsages(database, [...shared, ...each], at)) } }
+    const question = { at, most: MAX_NEAREST, mostEach: MAX_EACH_READ }
+    const read = await readUsage(database, await listLimits(database), question)
+    return { value: { limits: nearestFirst(await namedUsages(database, read, at)) } }
   },
 })
 
@@ -166,7 +111,7 @@ export const showNamedUsage = readOperation({
     const limit = await limitOf(context, id)
     const { span } = meterAt(limit, at)
     const found = await readMeters(database, { id, span, most: MAX_SHOWN })
-    const meters = meterViews(
+    const meters = meterUsages(
       limit,
       found.length === 0 && !limit.each ? [{ who: '', ...NEW_METER }] : found,
       at,
@@ -176,12 +121,12 @@ export const showNamedUsage = readOperation({
   },
 })
 
-/** The part from which somebody should know of it. */
-const NEAR = 0.8
+/** The step, in percent, from which somebody should know of it. */
+const NEAR = 80
 
 /**
- * Lists the limits of a window of which more than four fifths are used, the nearest first. Does NOT look at
- * limits that each principal has: those are as many meters as there are principals. For Attention; no route has it.
+ * Lists the limits of a window that have reached four fifths of their amount, the nearest first. Of limits that each
+ * principal has, those are read of which a row `limit.alert` has said so. For Attention; no route has it.
  */
 export const listNearLimits = readOperation({
   name: 'listNearLimits',
@@ -189,14 +134,17 @@ export const listNearLimits = readOperation({
   takes: {},
   output: z.strictObject({ limits: z.array(usageShape) }),
   run: async ({ database }, _, { at }) => {
-    const all = await listLimits(database)
-    // A steady rate is near its amount for a moment, as calls under way are.
-    const windows = all.filter(({ each, per }) => !each && per !== undefined && !isRatePeriod(per))
-    const read = await readShared(database, windows, at)
-    const near = read.filter(({ meters }) =>
-      meters?.some(({ used, amount }) => amount > 0 && used > NEAR * amount),
-    )
-    return { value: { limits: nearestFirst(await namedUsages(database, near, at)) } }
+    const alerted = await readAlerted(database)
+    const isWatched = (limit: LimitRecord): boolean =>
+      isAlertable(limit) && (!limit.each || alertedStep(alerted, limit, at) >= NEAR)
+    const watched = (await listLimits(database)).filter(isWatched)
+    const read = await readUsage(database, watched, { at, most: MAX_NEAREST, mostEach: MAX_EACH_READ })
+    const near = read.map(({ limit, meters }) => ({
+      limit,
+      meters: (meters ?? []).filter(({ used, amount }) => amount > 0 && used * 100 >= NEAR * amount),
+    }))
+    const found = near.filter(({ meters }) => meters.length > 0)
+    return { value: { limits: nearestFirst(await namedUsages(database, found, at)) } }
   },
 })
 
@@ -217,7 +165,8 @@ export const showLimitUsage = readOperation({
   run: async (context, { params: { id } }, { at }) => {
     const limit = await limitOf(context, id)
     const { span } = meterAt(limit, at)
-    const meters = meterViews(limit, await readMeters(context.database, { id, span, most: MAX_SHOWN }), at)
+    const read = await readMeters(context.database, { id, span, most: MAX_SHOWN })
+    const meters = meterUsages(limit, read, at).map(meterView)
     return { value: { span, resets_at: resetText(limit, at), meters } }
   },
 })

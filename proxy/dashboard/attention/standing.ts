@@ -1,7 +1,7 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { listUnpricedModels } from '../../admin/costs/costs.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
-import { listNearLimits, usedPart } from '../../admin/limits/usage.ts'
+import { listNearLimits, nearestPart } from '../../admin/limits/usage.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import { escapeHidden } from '../../visible.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
@@ -137,7 +137,7 @@ export async function* unpricedModels(
   )
 }
 
-/** Lists limits of which more than four fifths are used. One that is used up is other news. */
+/** Lists limits of which four fifths are used. One that is used up is other news. */
 export async function* nearLimits(
   { context }: DashboardContext,
   facts: AdministrationFacts,
@@ -149,14 +149,14 @@ export async function* nearLimits(
     .flatMap(({ limit, meters, resets_at: resets }) =>
       (meters ?? []).map(
         (meter) =>
-          html`<li><a href="${pathOf('limits', limit.limit_id)}">${limit.name}</a>: ${usedText(limit, meter)}${resets !== null && html` <span class="faint">begins again ${relativeTime(resets, facts.at)}</span>`}</li>`,
+          html`<li><a href="${pathOf('limits', limit.limit_id)}">${limit.name}</a>${meter.principal !== null && html` (${meter.principal_name ?? meter.principal})`}: ${usedText(limit, meter)}${resets !== null && html` <span class="faint">begins again ${relativeTime(resets, facts.at)}</span>`}</li>`,
       ),
     )
   const about = limits.map(
-    (one) => `${one.limit.limit_id} ${one.resets_at ?? ''} ${usedPart(one) < 1 ? 'near' : 'up'}`,
+    (one) => `${one.limit.limit_id} ${one.resets_at ?? ''} ${nearestPart(one) < 1 ? 'near' : 'up'}`,
   )
   yield attentionCard(
-    html`${countWithNoun(limits.length, 'limit is', 'limits are')} more than 80 % used`,
+    html`${countWithNoun(limits.length, 'limit is', 'limits are')} 80 % used or more`,
     html`<ul>${lines}</ul><p><a href="/proxy/limits">Limits</a></p>`,
     ['limits', ...about.toSorted()].join('\n'),
   )

@@ -156,7 +156,7 @@ t.test('bars say how much is used, the nearest first, and of each principal the 
   t.match(wordsOf(list), 'calls of acme::nobody-* , acme::x to openai/*')
   t.match(list, '0 of 9 calls at once')
   const attention = await textOf(jar, '/proxy')
-  t.match(attention, '1 limit is more than 80 % used')
+  t.match(attention, '1 limit is 80 % used or more')
   t.match(attention, /\/proxy\/limits\/lim_[0-9a-f]+">near<\/a>: 5 of 5 calls today/)
   const refused = await chat(gateway, a ?? bots[1] ?? { id: '', cert: '', key: '' })
   t.equal(refused.status, 429)

@@ -294,7 +294,7 @@ const COLUMNS: Readonly<Record<string, TableColumns>> = {
       override: `'{"amount":9,"until":"2999-01-01T00:00:00.000Z","reason":"x"}'`,
       revision: 'revision + 1',
     },
-    harmless: { ...TIMES, ...AUTHORS },
+    harmless: { ...TIMES, ...AUTHORS, alerted: 'an edit has a row limit.alert written again, or not' },
   },
   limit_set: { compared: {}, harmless: { id: 'one row', revision: 'an edit has limits read again' } },
   stops: {
