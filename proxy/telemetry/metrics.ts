@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import type { DataDirectory } from '../boot/data-directory.ts'
 import { VERSION } from '../boot/version.ts'
+import { LimitFigures, type ReadLimitFigures } from './limit-figures.ts'
 import { ProviderFigures } from './provider-figures.ts'
 
 /** Reads when the CAs' certificates end, and the server's on the disk, in seconds since the epoch. */
@@ -62,6 +63,7 @@ interface GaugeSources {
   }
   /** The state of the breaker of each provider, by name. */
   readonly providerStates: () => readonly (readonly [string, keyof typeof PROVIDER_STATES])[]
+  readonly limits: ReadLimitFigures
   /** The ends of the service's own certificates, by name. Seconds since the epoch. */
   readonly certificates: () => Promise<ReadonlyMap<string, number>>
 }
@@ -187,6 +189,7 @@ export function createMetrics(ask: GaugeSources) {
       'provider',
       'result',
     ),
+    limits: new LimitFigures(registers, ask.limits),
     /** Requests to providers, their times, and the figures of the last hour and day. */
     providers: new ProviderFigures(registers),
     modelMismatches: counter(

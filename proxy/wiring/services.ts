@@ -3,6 +3,7 @@ import { dirname } from 'node:path'
 import { getHeapStatistics } from 'node:v8'
 import { HostNameCache } from '../../db/host-names/kept-names.ts'
 import { countUnsealed } from '../../db/ledger/tree/store.ts'
+import { limitFigures } from '../../db/limits/figures.ts'
 import { PresentRules } from '../../db/limits/present-rules.ts'
 import { countUnreadableResources } from '../../db/mcp/resources.ts'
 import { countQuarantinedTools } from '../../db/mcp/tools.ts'
@@ -171,6 +172,7 @@ export async function openServices(
   )
   const bundleStandings = new Map<string, BundleStanding>()
   const breakers = new ProviderBreakers({ now: monotonic, clock })
+  const rules = new PresentRules(database)
   const metrics = createMetrics({
     descriptors,
     waiting: () => ledger.waiting,
@@ -191,6 +193,7 @@ export async function openServices(
     lostLines: () => logs.losses.lost,
     reachable: () => isDatabaseReachable(database),
     listening: () => database.notices.listening,
+    limits: limitFigures(database, rules, clock),
     certificates: () => certificateEnds(dataDirectory),
   })
   const throttle = (topic: string): FailureThrottle => sharedThrottle(monotonic, database.notices, topic)
@@ -233,7 +236,6 @@ export async function openServices(
   const providerKeys = new ProviderKeys({ upstream, clock, log: logs.log })
   const catalogue = new ModelCatalogue()
   const states = new StateMemory({ database, ledger, clock })
-  const rules = new PresentRules(database)
   return {
     dataDirectory,
     logs,

@@ -143,6 +143,7 @@ t.test('a figure that the database does not give leaves the others where they ar
     listening: () => false,
     descriptors: new FileDescriptors(false, 9),
     providerStates: () => [],
+    limits: async () => [],
     certificates: () => Promise.resolve(new Map([['server', 7]])),
   })
   const text = await registry.metrics()

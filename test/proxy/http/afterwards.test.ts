@@ -40,6 +40,7 @@ async function serving(t: Test, reply: () => Reply, settled: (settlement: CallSe
     listening: () => true,
     descriptors: new FileDescriptors(false),
     providerStates: () => [],
+    limits: async () => [],
     certificates: async () => new Map(),
   })
   const recorder: Recorder<Arrival> = {

@@ -84,6 +84,25 @@ t.test('of 200 calls at once on a budget for ten, exactly ten reach the provider
   t.equal(gateway.upstream.seen.length - before, 10)
 })
 
+t.test(
+  'metrics count what each limit refuses, and say how much is used, of limits that there are',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    const id = await limit(gateway, { name: 'counted', ...CALLS, amount: 2 })
+    await limit(gateway, { name: 'idle', for: { holding: 'team.idle' }, each: true, ...CALLS })
+    // Two are refused by the ledger, or are known to be used up.
+    for (const status of [200, 200, 429, 429]) t.equal((await chat(gateway, bot)).status, status)
+    const figures = async () => (await gateway.admin('GET', '/metrics')).text
+    const text = await figures()
+    t.match(text, 'sallyport_limit_refused_total{limit="counted"} 2')
+    t.match(text, 'sallyport_limit_refused_total{limit="idle"} 0')
+    t.match(text, 'sallyport_limit_used_ratio{limit="counted"} 1')
+    t.match(text, 'sallyport_limit_used_ratio{limit="idle"} 0')
+    await gateway.admin('DELETE', `/v1/admin/limits/${id}`)
+  },
+)
+
 t.test('each principal has an amount of its own if the limit says so', async (t) => {
   const gateway = await sharedGateway(t)
   const one = await gateway.enroll('one', ['llm.chat', 'team.each'])

@@ -28,6 +28,7 @@ const metricsOf = (waiting: number): GatewayMetrics =>
     listening: () => true,
     descriptors: { limit: null, open: null, connections: 0, mostConnections: 0 },
     providerStates: () => [],
+    limits: async () => [],
     certificates: async () => new Map(),
   })
 
