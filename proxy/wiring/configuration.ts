@@ -98,6 +98,9 @@ export const loadedDetail = (configuration: Configuration): JsonObject => {
     ...mode,
     enforce_tools_call,
     list,
+    ...(configuration.files.some(({ plugin }) => plugin === 'people') && {
+      people: { llm: configuration.people.llm },
+    }),
     checks: namedChecks(configuration),
   }
 }

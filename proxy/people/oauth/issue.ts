@@ -1,6 +1,7 @@
 import type { ProviderContext, ProviderToken } from 'oidc-provider'
 import type { Database } from '../../../db/database.ts'
 import {
+  findGrant,
   grantLookup,
   grantsOf,
   insertGrant,
@@ -64,6 +65,7 @@ export function tokenIssuer(means: IssueDependencies) {
         kind: 'code',
         ...grantTerms(token, allowed.exp * 1000, code.amr ?? []),
       })
+    else if (oidc.entities.RefreshToken) await requireSameKey(database, token)
     const grant = { id: token.grantId, bound: token.jkt ? 'key' : 'none' } as const
     unit.record({
       ...rowOf(
@@ -76,6 +78,17 @@ export function tokenIssuer(means: IssueDependencies) {
     unit.assert(unchanged('user', user.principal_ref, user.authority_revision))
     Object.assign(parts.payload, { sub: user.principal_ref, grant: token.grantId })
   }
+}
+
+/** Refuses a key that the grant was not issued to: the person has consented to another grade. */
+async function requireSameKey(
+  database: Database,
+  { grantId, jkt }: Pick<ProviderToken, 'grantId' | 'jkt'>,
+): Promise<void> {
+  const grant = await findGrant(database, grantId)
+  if (grant && grant.jkt === (jkt ?? null)) return
+  const { errors } = await import('oidc-provider')
+  throw new errors.InvalidGrant('the grant is of another key')
 }
 
 /** Reads the terms of a grant from its first token. `expiresAt`: ms since the epoch. */

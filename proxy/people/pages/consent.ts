@@ -45,6 +45,9 @@ async function openSignIn(
   return { exchange, details, client }
 }
 
+// What is consented to is the client as the page has shown it.
+const consentOf = (uid: string, client: ProviderClient): string => `${uid} ${clientDigest(client.metadata())}`
+
 const textOf = (value: unknown): string => (typeof value === 'string' ? value : '')
 
 /** GET /oauth/consent/{uid}: has the person sign in, or asks whether the client may call in their name. */
@@ -90,7 +93,7 @@ function consentForm(
 <dt>You are sent back to</dt><dd>${place?.host || (place?.protocol ?? '')}</dd>
 <dt>It would reach now</dt><dd>${reached.length === 0 ? 'nothing' : reached.join(', ')}</dd>
 <dt>Until</dt><dd>${until}, or until you end it</dd></dl>${local}
-<form method="post" action="/oauth/consent/${uid}"><input type="hidden" name="token" value="${formTokenOf(key, uid)}">
+<form method="post" action="/oauth/consent/${uid}"><input type="hidden" name="token" value="${formTokenOf(key, consentOf(uid, client))}">
 <button name="answer" value="allow">Allow</button> <button name="answer" value="deny">Refuse</button></form>`
 }
 
@@ -102,7 +105,7 @@ export const answerConsent =
     return service.perform(arrival, async (library) => {
       const found = await openSignIn(signing, library, arrival, arrival.params.uid)
       const { exchange, details } = found
-      requireFormToken(key, details.uid, arrival.form.get('token'))
+      requireFormToken(key, consentOf(details.uid, found.client), arrival.form.get('token'))
       if (details.prompt.name !== 'consent') throw new Refusal('sign_in_not_begun')
       const isAllowed = arrival.form.get('answer') === 'allow'
       const result = isAllowed ? { consent: await allow(signing, library, found) } : DENIED

@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { Agent } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { buffer } from 'node:stream/consumers'
-import { exportJWK, generateKeyPair } from 'jose'
+import { exportJWK, generateKeyPair, type JWTPayload, SignJWT } from 'jose'
 import Provider from 'oidc-provider'
 import { createMemoryAdapter } from 'oidc-provider/lib/adapters/memory_adapter.js'
 import type { Test } from 'tap'
@@ -32,6 +32,8 @@ export interface TestProvider {
   readonly register: (gateway: Pick<TestGateway, 'url' | 'ca'>) => Promise<void>
   /** The provider itself, once a gateway is registered. */
   readonly provider: () => Provider
+  /** Signs claims with the provider's key, as its own tokens are. */
+  readonly sign: (claims: JWTPayload, header: Readonly<Record<string, string>>) => Promise<string>
   /** Goes away: its port answers nobody. */
   readonly stop: () => Promise<void>
 }
@@ -83,6 +85,10 @@ export async function testProvider(t: Test): Promise<TestProvider> {
       if (!running) throw new Error('no gateway is registered')
       return running
     },
+    sign: async (claims, header) =>
+      new SignJWT(claims)
+        .setProtectedHeader({ alg: 'RS256', kid: 'one', ...header })
+        .sign((await signing).privateKey),
     stop,
   }
 }
