@@ -1,5 +1,7 @@
 import { decodeJwt, decodeProtectedHeader } from 'jose'
 import t from 'tap'
+import { skipWithoutFile } from '../../support/db/engine.ts'
+import { lockDatabase } from '../../support/locker.ts'
 import { testProvider } from '../../support/oidc/provider.ts'
 import { operatorsFile } from '../../support/oidc/sign-in.ts'
 import { PEOPLE_URL, peopleGateway } from '../../support/people/door.ts'
@@ -203,3 +205,15 @@ await t.test('tokens of people are refused on the main listener', async (t) => {
   t.equal(answer.status, 401)
   t.match(answer.text, 'certificate_required')
 })
+
+await t.test(
+  'while the ledger cannot be written no token leaves, and the same code works afterwards',
+  { skip: skipWithoutFile },
+  async (t) => {
+    const { redeem } = await granted('bob')
+    const release = await lockDatabase(t, gateway.settings.databaseUrl.replace('sqlite:', ''))
+    t.match(await redeem(), { status: 503, json: { error: 'temporarily_unavailable' } })
+    await release()
+    t.equal((await redeem()).status, 200)
+  },
+)
