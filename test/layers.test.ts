@@ -124,6 +124,16 @@ async function packagesOf(entries: readonly string[], pattern: RegExp): Promise<
   return packages
 }
 
+await t.test('a gateway imports no value of node:http, which would load a second HTTP client', async (t) => {
+  const loads: string[] = []
+  for (const folder of ['certs', 'db', 'plugins', 'proxy'])
+    for (const name of await readdir(join(ROOT, folder), { recursive: true })) {
+      const text = name.endsWith('.ts') ? await readFile(join(ROOT, folder, name), 'utf8') : ''
+      if (/^import (?!type\b)[^']*from 'node:http'$/m.test(text)) loads.push(join(folder, name))
+    }
+  t.same(loads, [], 'db/support/node-http.ts has its parts')
+})
+
 await t.test('the package for clients needs undici, and no other package', async (t) => {
   const packages = await packagesOf(CLIENT_ENTRIES, ANY_IMPORT)
   t.same([...packages], ['undici'], 'it is installed where nothing else is')

@@ -1,8 +1,9 @@
 import { openSync } from 'node:fs'
 import { chmod, rm } from 'node:fs/promises'
-import { createServer, type RequestListener, type Server } from 'node:http'
+import type { RequestListener, Server } from 'node:http'
 import { connect } from 'node:net'
 import { join } from 'node:path'
+import { createServer } from '../../db/support/node-http.ts'
 import { LingeringConnections, makeLingerable } from '../tls/lingering.ts'
 import { rememberUid } from './local-uid.ts'
 

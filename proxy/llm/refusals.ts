@@ -1,5 +1,5 @@
-import { STATUS_CODES } from 'node:http'
 import type { JsonObject } from '../../db/support/json.ts'
+import { STATUS_CODES } from '../../db/support/node-http.ts'
 import {
   type ErrorType,
   type ProviderErrorFields,

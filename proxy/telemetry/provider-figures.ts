@@ -1,5 +1,5 @@
-import { STATUS_CODES } from 'node:http'
 import { Counter, Histogram, type HistogramConfiguration, type Registry } from 'prom-client'
+import { STATUS_CODES } from '../../db/support/node-http.ts'
 
 /** The parts of an LLM call that its provider took. */
 export interface UpstreamTiming {

@@ -1,5 +1,5 @@
-import { IncomingMessage, ServerResponse } from 'node:http'
 import { Socket } from 'node:net'
+import { IncomingMessage, ServerResponse } from '../../../db/support/node-http.ts'
 import type { Arrival, MemoryOwner } from '../../../plugins/plugin.ts'
 import type { Reply } from '../../http/reply.ts'
 
@@ -8,7 +8,7 @@ export const MAX_PEOPLE_BODY = 16 * 1024
 
 /** A request and an answer of Node's without a connection: the library reads one and writes the other. */
 export interface BridgedExchange {
-  readonly req: IncomingMessage
+  readonly req: InstanceType<typeof IncomingMessage>
   readonly res: CollectedResponse
 }
 
