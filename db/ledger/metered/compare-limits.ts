@@ -4,7 +4,7 @@ import { limitText } from './limit-states.ts'
 
 /** The tables of limits, whoever has written them. */
 export interface StoredLimits {
-  /** By id, the text of the state ({@link limitText}), or what stands in its place. */
+  /** The text of each state ({@link limitText}), or what stands in its place, by id. */
   readonly limits: ReadonlyMap<string, string>
   /** The meters of spans from {@link StoredLimits.since} on. */
   readonly meters: readonly (MeterKey & MeterState)[]

@@ -19,7 +19,7 @@ export interface ReplayedLimit {
   readonly meters: MetersOfLimit
 }
 
-/** What a call holds of a limit until its outcome. `rate`: of a steady one, in the period; null: of any other. */
+/** The part of a limit that a call holds until its outcome. `rate`: of a steady one, in the period; null: of any other. */
 export type HeldMeter = readonly [id: string, span: string, who: string, took: number, rate: number | null]
 
 export type LimitMembers = {
@@ -32,14 +32,14 @@ export type LimitMembers = {
 /** Says the limits, their meters, and what calls under way hold. All are absent if no row has made a limit. */
 export interface LimitsState {
   readonly limits?: Readonly<Record<string, LimitMembers>>
-  /** By request. */
+  /** Keyed by request. */
   readonly holds?: Readonly<Record<string, readonly HeldMeter[]>>
 }
 
 /** Replays the rows that change limits (docs/ledger.md#recomputing-limits). Memory by limits and their meters. */
 export class LimitReplay {
   readonly limits = new Map<string, ReplayedLimit>()
-  /** Of calls under way, by request. */
+  /** The holds of calls under way, by request. */
   readonly holds = new Map<string, readonly HeldMeter[]>()
 
   constructor({ limits = {}, holds = {} }: LimitsState = {}) {

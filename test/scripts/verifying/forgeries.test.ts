@@ -6,6 +6,7 @@ import t from 'tap'
 import { exportLine } from '../../../db/ledger/record/leaf.ts'
 import { chainOf, decided, ended, exportOf } from '../../support/db/history.ts'
 import { HISTORY } from '../../support/db/ledger-with-tables.ts'
+import { LIMITS, MeteredHistory, RED } from '../../support/db/metered-history.ts'
 import { canonical, resealed, exportOf as resealedExport } from '../../support/db/resealed.ts'
 import type { Json } from '../../support/gateway.ts'
 import { checkpointOver, ORIGIN, receiptOver, signer } from '../../support/sealed-log.ts'
@@ -332,6 +333,48 @@ await t.test(
     }
   },
 )
+
+await t.test('a meter that does not follow from the rows is 5, by all verifiers', async (t) => {
+  const history = new MeteredHistory()
+  for (const limit of LIMITS) history.set('created', limit)
+  for (const took of [700, 900]) history.begin(RED, 'openai', took)
+  history.end()
+  history.begin(RED, 'openai')
+  t.equal(history.begin(RED, 'openai'), false, 'two may be under way')
+  const said: readonly Json[] = chainOf(history.rows).map((row) => JSON.parse(exportLine(row)))
+  const forged = (status: string, change: (detail: Json) => Json): string => {
+    const at = said.findLastIndex((row) => row.status === status && row.action === 'egress_llm_chat')
+    return resealedExport(
+      resealed(said.map((row, n) => (n === at ? { ...row, detail: change(row.detail) } : row))),
+    )
+  }
+  const cases: readonly (readonly [string, string, number])[] = [
+    ['honest', resealedExport(said), 0],
+    [
+      'a limit left out',
+      forged('allowed', ({ limits, ...rest }) => ({ ...rest, limits: limits.slice(1) })),
+      5,
+    ],
+    [
+      'charged less',
+      forged('success', (detail) => ({
+        ...detail,
+        limits: detail.limits.map((one: Json) => ({ ...one, charged: 0 })),
+      })),
+      5,
+    ],
+    [
+      'refused with room',
+      forged('denied', (detail) => ({ ...detail, limit: { ...detail.limit, most: 3 } })),
+      5,
+    ],
+  ]
+  for (const [name, rows, code] of cases) {
+    const { code: got, out } = await verify(file(rows), '--authority')
+    t.equal(got, code, `${name}: ${out}`)
+    t.match(out, code === 0 ? /disagree 0, not recomputable 0/ : /disagree [1-9]/, name)
+  }
+})
 
 await t.test('H12: a verifier prints the words of a ledger as a terminal may have them', async (t) => {
   const hostile = 'x\nVERIFIED, WITNESSED by nobody\r\u001b[2K\u009b1m\u202e\u200b\u2028'

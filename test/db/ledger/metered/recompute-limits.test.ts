@@ -72,7 +72,7 @@ t.test(
     if (withoutPython) return
     for (const [index, found] of walkedByPython(lines.map(exportOfLines)).entries())
       t.match(found, { disagree: 0, not_recomputable: {}, problems: [] }, `seed ${seeds[index]}`)
-    sameStates(t as Test, lines[0] ?? [])
+    sameStates(t as Test, parsed(exportOf(chainOf(life(1, 45).rows))))
   },
 )
 
@@ -122,3 +122,126 @@ t.test(
     }
   },
 )
+
+/** What both say of histories whose rows were changed, and made anew; the same. */
+function judged(
+  t: Test,
+  histories: readonly (readonly [name: string, rows: readonly Json[], problem?: RegExp])[],
+) {
+  const files = histories.map(([, rows]) => resealed(rows))
+  const theirs = withoutPython ? [] : walkedByPython(files.map(exportOfLines))
+  return files.map((rows, place) => {
+    const { recomputed, disagree, not_recomputable: why, problems } = walked(rows)
+    const [other, [name] = ['']] = [theirs[place], histories[place]]
+    if (other) t.match(other, { recomputed, disagree, not_recomputable: why }, `${name}: both say the same`)
+    return { disagree, why, problem: problems[0]?.problem }
+  })
+}
+
+t.test(
+  'docs/ledger.md#recomputing-limits: what does not follow is named, and what rows do not say is undecided',
+  async (t) => {
+    const history = new MeteredHistory()
+    for (const limit of LIMITS.filter(({ id }) => /open|once|each/.test(id))) history.set('created', limit)
+    history.begin(RED, 'openai')
+    history.begin(BOT, 'local')
+    t.equal(history.begin(BOT, 'local'), false)
+    history.end()
+    history.begin(BOT, 'local')
+    const lines = parsed(exportOf(chainOf(history.rows)))
+    const at = (status: string) =>
+      lines.findLastIndex((row) => row.status === status && row.request_id !== null)
+    const edited = (place: number, change: (row: Json) => Json) =>
+      lines.map((row, index) => (index === place ? change(row) : row))
+    const detail = (more: object) => (row: Json) => ({ ...row, detail: { ...row.detail, ...more } })
+    const without = (row: Json, name: string) => {
+      const { [name]: _, ...rest } = row.detail
+      return { ...row, detail: rest }
+    }
+    const first = lines.findIndex(({ status }) => status === 'allowed')
+    const limitOf = (row: Json) => row.detail.limit
+    const made = lines.findIndex(({ action }) => action === 'limit.created')
+    const cases: readonly (readonly [string, readonly Json[], RegExp])[] = [
+      ['a limit left out', edited(at('allowed'), (row) => without(row, 'limits')), /leaves out the limit/],
+      [
+        'one that is not for it',
+        edited(at('allowed'), detail({ routed: ['openai/m'] })),
+        /leaves out the limit lim_open/,
+      ],
+      ['one for others', edited(first, detail({ routed: ['local/m'] })), /lim_open, which is not for it/],
+      ['no settlement', edited(at('success'), (row) => without(row, 'limits')), /does not settle the limit/],
+      [
+        'charged otherwise',
+        edited(at('success'), (row) =>
+          detail({ limits: row.detail.limits.map((one: Json) => ({ ...one, charged: 2_000 })) })(row),
+        ),
+        /charges 2000 of the limit lim_/,
+      ],
+      [
+        'a refusal with room',
+        edited(at('denied'), (row) => detail({ limit: { ...limitOf(row), n: 1, used: 1 } })(row)),
+        /had room: 1 and 1 of 2/,
+      ],
+      [
+        'a refusal of no limit',
+        edited(at('denied'), (row) => without(row, 'limit')),
+        /does not say its limits/,
+      ],
+      [
+        'a refusal of a change to come',
+        edited(at('denied'), (row) => detail({ limit: { ...limitOf(row), n: 99 } })(row)),
+        /names change 99/,
+      ],
+      ['a limit that nobody made', lines.filter((_, index) => index !== made), /which is not there/],
+      [
+        'a limit of another form',
+        edited(made, (row) => detail({ limit: { ...limitOf(row), cheap: 1 } })(row)),
+        /does not carry the state of a limit/,
+      ],
+    ]
+    const found = judged(t, cases)
+    for (const [place, [name, , problem]] of cases.entries()) {
+      t.ok(Number(found[place]?.disagree) > 0, name)
+      t.match(found[place]?.problem, problem, name)
+    }
+    const unrouted = lines.map((row) => (row.status === 'allowed' ? without(row, 'routed') : row))
+    const unlike = edited(at('denied'), detail({ refused_by: 'x' }))
+    const [whole, unsaid, by] = judged(t, [
+      ['honest', lines],
+      ['rows that do not say how they were routed', unrouted],
+      ['who refused it is not asked', unlike],
+    ])
+    t.match(
+      [whole, by],
+      [
+        { disagree: 0, why: {} },
+        { disagree: 0, why: {} },
+      ],
+    )
+    const why = { 'in one point: limits for something that the row does not say': 3 }
+    t.match(unsaid, { disagree: 0, why })
+  },
+)
+
+t.test('windows that are over are forgotten a day later, and no call under way is', async (t) => {
+  const history = new MeteredHistory()
+  for (const limit of LIMITS.filter(({ id }) => id === 'lim_each')) history.set('created', limit)
+  history.begin(BOT, 'local')
+  const spans = () => {
+    const walk = recomputer()
+    for (const row of chainOf(history.rows)) walk.add(row)
+    t.match(walk.result(), { disagree: 0, problems: [] })
+    return Object.keys(walk.state().limits?.lim_each?.meters ?? {}).length
+  }
+  for (let hour = 0; hour < 40; hour += 1) {
+    history.at += 3_600_000
+    history.begin(RED, 'local')
+    history.end(1)
+  }
+  t.equal(spans(), 26, 'those of a day, the one of now, and the one that a call holds')
+  history.end()
+  history.at += 3_600_000
+  history.begin(RED, 'local')
+  t.equal(spans(), 25)
+  sameStates(t as Test, parsed(exportOf(chainOf(history.rows))))
+})
