@@ -292,7 +292,10 @@ const LEDGER_MAY_IMPORT: RoomImports = {
   record: ['authority-moves.ts', 'database.ts', 'ledger/meters', 'schema.ts', 'support'],
   rehearsal: ['ledger/authority', 'ledger/meters', 'ledger/record', 'limits', 'schema.ts', 'support'],
   tree: ['database.ts', 'ledger/record', 'schema.ts', 'support'],
-  verify: ['ledger/authority', 'ledger/canonical', 'ledger/record', 'ledger/tree', 'schema.ts', 'support'],
+  verify: [
+    ...['ledger/authority', 'ledger/canonical', 'ledger/metered', 'ledger/record', 'ledger/tree'],
+    ...['schema.ts', 'support'],
+  ],
 }
 
 /**

@@ -9,7 +9,6 @@ import {
   STATE_ACTION,
   stateText,
 } from '../authority/ledger-state.ts'
-import { addLimitFault, meterDecision } from '../authority/limited.ts'
 import { decisionPairing } from '../authority/pairs.ts'
 import { PrincipalSets } from '../authority/principal-sets.ts'
 import { LedgerReplay } from '../authority/replay.ts'
@@ -18,6 +17,7 @@ import { LeafRow, rowLeafVersion } from '../canonical/leaf-row.ts'
 import { hashOf, type LeafVersion, type StoredRow } from '../record/leaf.ts'
 import { OUTCOME_STATUSES } from '../record/outcomes.ts'
 import { StreamHeads } from './heads.ts'
+import { addLimitFault, meterDecision } from './limited.ts'
 import type { BadRow } from './verify.ts'
 
 const NAMED = 20

@@ -1,7 +1,7 @@
+import type { RecordedDecision } from '../authority/decision.ts'
+import type { RecomputationFault } from '../authority/judge.ts'
+import type { LedgerReplay } from '../authority/replay.ts'
 import type { LimitFault } from '../metered/metered-rows.ts'
-import type { RecordedDecision } from './decision.ts'
-import type { RecomputationFault } from './judge.ts'
-import type { LedgerReplay } from './replay.ts'
 
 /** The reason of a call that a limit had no room for. */
 const LIMIT_REACHED = 'limit_reached'
