@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap'
+import { MAX_PAST_METERS } from '../../../../db/ledger/metered/replayed-meters.ts'
 import { recomputer } from '../../../../db/ledger/verify/recompute.ts'
 import { BOT, chainOf, exportOf } from '../../../support/db/history.ts'
 import { LIMITS, MeteredHistory, RED } from '../../../support/db/metered-history.ts'
@@ -102,7 +103,7 @@ t.test(
   'each number and word of limits that is changed in an export is found, by both verifiers',
   async (t) => {
     const lines = parsed(exportOf(chainOf(life(7, 60).rows)))
-    const apart = runsOf(100) < 100 ? 9 : 1
+    const apart = runsOf(100) < 100 ? 17 : 1
     const changes = [...changesOf(lines)].filter((_, place) => place % apart === 0)
     t.ok(changes.length > 30, `${changes.length} changes`)
     const exports = changes.map(([, changed]) => resealed(changed))
@@ -244,4 +245,28 @@ t.test('windows that are over are forgotten a day later, and no call under way i
   history.begin(RED, 'local')
   t.equal(spans(), 25)
   sameStates(t as Test, parsed(exportOf(chainOf(history.rows))))
+})
+
+t.test('a refusal is held against its meter as it was then, as long as that is remembered', async (t) => {
+  const history = new MeteredHistory()
+  for (const limit of LIMITS.filter(({ id }) => id === 'lim_once')) history.set('created', limit)
+  for (const allowed of [true, true, false]) t.equal(history.begin(BOT, 'local'), allowed)
+  const late = history.rows.splice(-1)
+  const saidAfter = (calls: number) => {
+    for (let call = 0; call < calls; call += 1) {
+      history.end()
+      history.begin(BOT, 'local')
+    }
+    const walk = recomputer()
+    for (const row of chainOf([...history.rows, ...late])) walk.add(row)
+    const { disagree, not_recomputable: why } = walk.result()
+    return { disagree, why }
+  }
+  t.same(saidAfter(100), { disagree: 0, why: {} })
+  const why = { 'limits whose meter has gone on since': 1 }
+  t.same(
+    saidAfter(MAX_PAST_METERS / 2),
+    { disagree: 0, why },
+    'memory is bounded: not decided, and not wrong',
+  )
 })
