@@ -28,7 +28,9 @@ export async function heldCall(
   const lost = Promise.withResolvers<{ status: number; lostAt: number }>()
   const begun = Promise.withResolvers<void>()
   let status = 0
+  let isOver = false
   const over = (): void => {
+    isOver = true
     lost.resolve({ status, lostAt: performance.now() })
     begun.reject(new Error(`a call was lost before it had begun: ${status}`))
   }
@@ -47,12 +49,17 @@ export async function heldCall(
     req.destroy()
     agent.destroy()
   })
-  if (kind === 'wait') void untilReached(stage, model).then(() => begun.resolve())
+  if (kind === 'wait') void untilReached(stage, model, () => isOver).then(() => begun.resolve())
   await begun.promise
   return { model, kind, at: at.name, lost: lost.promise, hangUp: () => req.destroy() }
 }
 
-async function untilReached({ provider }: Stage<Door>, model: string): Promise<void> {
-  while (!provider.reached.some((one) => one.model === model))
+/** Resolves once a call has reached the provider, or is over. */
+async function untilReached(
+  { provider }: Stage<Door>,
+  model: string,
+  isOver: () => boolean,
+): Promise<void> {
+  while (!isOver() && !provider.reached.some((one) => one.model === model))
     await new Promise((resolve) => setTimeout(resolve, 5))
 }
