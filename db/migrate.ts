@@ -27,6 +27,7 @@ import { providerStates } from './migrations/0105_provider_states.ts'
 import * as spendCounts from './migrations/0106_spend_counts.ts'
 import * as limits from './migrations/0107_limits.ts'
 import { limitMeterSpans } from './migrations/0110_limit_meter_spans.ts'
+import * as approvals from './migrations/0113_approvals.ts'
 import { people } from './migrations/0114_people.ts'
 import { peopleStates } from './migrations/0115_people_states.ts'
 import * as stops from './migrations/0116_stops.ts'
@@ -70,6 +71,7 @@ export const COMMON_MIGRATIONS: NamedMigrations = {
   '0107_limits': limits,
   '0106_spend_counts': spendCounts,
   '0110_limit_meter_spans': limitMeterSpans,
+  '0113_approvals': approvals,
   '0114_people': people,
   '0115_people_states': peopleStates,
   '0116_stops': stops,

@@ -19,6 +19,7 @@ export interface DatabaseSchema {
   readonly mcp_resources: McpResourceTable
   readonly mcp_tools: McpToolTable
   readonly mcp_bindings: McpBindingTable
+  readonly approvals: ApprovalTable
   readonly operator_sessions: OperatorSessionTable
   readonly operator_identities: OperatorIdentityTable
   readonly proposals: ProposalTable
@@ -297,6 +298,13 @@ interface McpResourceTable extends AuthorshipColumns {
   readonly min_proof: ColumnType<MinProof, MinProof | undefined, MinProof>
   /** JSON object: the name of a tool, and the least proof that calling it demands. */
   readonly tool_min_proof: Generated<string>
+  readonly approval: 'operator' | 'person' | null
+  /** JSON object: the name of a tool, and who must approve its calls; null: nobody. */
+  readonly tool_approvals: string
+  /** s */
+  readonly approval_ttl_s: number
+  /** s */
+  readonly approval_wait_s: number
   /** The ETag: counts changes of the object, reads of the upstream aside. */
   readonly revision: Generated<number>
   readonly created_at: string
@@ -309,6 +317,40 @@ interface McpResourceTable extends AuthorshipColumns {
   readonly last_read_at: string | null
   /** The error of the last read, if it failed. */
   readonly last_error: string | null
+}
+
+export const APPROVAL_STATUSES = ['open', 'approved', 'declined', 'expired'] as const
+
+export type ApprovalStatus = (typeof APPROVAL_STATUSES)[number]
+
+/** Calls that wait for an approval, or have waited for one. */
+interface ApprovalTable {
+  readonly approval_id: string
+  readonly principal_type: PrincipalType
+  readonly principal_id: string
+  readonly principal_ref: string
+  /** Names the call that asked first. */
+  readonly request_id: string
+  /** The client's own name of itself; null if it gave none. */
+  readonly client: string | null
+  readonly resource_id: string
+  readonly resource_revision: number
+  readonly resource_name: string
+  readonly tool: string
+  readonly pin: string
+  readonly approver: 'operator' | 'person'
+  readonly call_digest: string
+  /** Sealed; null once it is decided. */
+  readonly arguments: string | null
+  readonly arguments_bytes: number
+  readonly status: ApprovalStatus
+  readonly created_at: string
+  readonly expires_at: string
+  readonly decided_by: string | null
+  readonly decided_at: string | null
+  /** The door by which it was decided. */
+  readonly via: string | null
+  readonly reason: string | null
 }
 
 interface McpToolTable {

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
 import canonicalize from 'canonicalize'
+import { isApproverKind, isToolApprovals } from './ledger/approvals/approval-rule.ts'
 import type { BoundValues } from './ledger/authority/bound.ts'
 import type { AuthorityTables, StoredPrincipal, StoredResource } from './ledger/authority/compare.ts'
 import type { HonouredThumbprint } from './ledger/authority/rule.ts'
@@ -155,6 +156,7 @@ function resourceOf(row: TableRow, tools: readonly (readonly [string, ReplayedTo
     requiredCapability: textOrNull(row.required_capability),
     toolCapabilities: textMapOf(row.tool_capabilities),
     enabled: row.enabled === 1,
+    ...approvalRuleOf(row),
     tools: new Map(tools),
     fields: {
       endpoint_url_sha256: sha256(row.endpoint_url),
@@ -163,6 +165,16 @@ function resourceOf(row: TableRow, tools: readonly (readonly [string, ReplayedTo
       allowed_domains: listText(parsed(text(row.allowed_domains)) ?? [row.allowed_domains]),
       ...factsOf(row),
     },
+  }
+}
+
+function approvalRuleOf(row: TableRow): Pick<StoredResource, 'approval' | 'toolApprovals'> {
+  const { approval = null, tool_approvals: own = '{}' } = row
+  const read = parsed(own)
+  // A text that the service does not write differs from every row.
+  return {
+    approval: isApproverKind(approval) || approval === null ? approval : 'person',
+    toolApprovals: isToolApprovals(read) ? read : { [text(own)]: null },
   }
 }
 

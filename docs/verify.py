@@ -296,6 +296,24 @@ def pins(value):
     return pairs(value, MAYBE_TEXT) and all(until is None or is_instant(until) for _, until in value)
 
 
+APPROVED = ("subject", "tool", "pin", "call_digest", "expires_at")
+
+
+def instant_ms(text):
+    whole = datetime.fromisoformat(text[:-1]).replace(tzinfo=timezone.utc) - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    return (whole.days * 86_400 + whole.seconds) * 1_000 + whole.microseconds // 1_000
+
+
+def is_approver(value):
+    return value in ("operator", "person")
+
+
+def is_rule(said):
+    own = said.get("tool_approvals", {})
+    every = isinstance(own, dict) and all(one is None or is_approver(one) for one in own.values())
+    return every and ("approval" not in said or is_approver(said["approval"]))
+
+
 SAID = ("revision", "capabilities", "is_active", "thumbprints", "dpop_jkts", "spiffe_id")
 
 
@@ -317,10 +335,15 @@ class Resource:
         self.required = said["required_capability"]
         self.own = dict(said["tool_capabilities"])
         self.enabled = said["enabled"]
+        self.rule = {name: said[name] for name in ("approval", "tool_approvals") if name in said}  # who approves calls: #approvals
         self.tools = tools  # name: what it is, the approved digest and the one that waits, each None where there is none
 
     def state(self):
-        return (self.name, self.required, self.own, self.enabled)
+        return (self.name, self.required, self.own, self.enabled, self.rule)
+
+    def approver(self, tool):
+        own = self.rule.get("tool_approvals", {})
+        return own[tool] if tool in own else self.rule.get("approval")
 
     def approved(self, tool):
         """The digest of a tool that may be called; None where it waits."""
@@ -419,6 +442,7 @@ class State:
         self.stops = {}  # the scopes of those that have not ended
         self.prices = {}  # the rates that rows have stated, by their names
         self.limits = Limits()
+        self.approvals = {}  # calls that wait for an approval, or have one: #approvals
 
     def start(self, row):
         """Takes in what a start of the service says."""
@@ -586,6 +610,7 @@ class State:
             and isinstance(own, dict)
             and strings(list(own.values()))
             and isinstance(said.get("enabled"), bool)
+            and is_rule(said)
             and pairs(said.get("pinned", []))
             and pairs(said.get("quarantined", []))
             and strings(said.get("gone", [])),
@@ -652,6 +677,29 @@ class State:
             need(before[1] is None or before == (held.own, held.before), ODD)
             need(known is None or known == ways, ODD)
 
+    def approve(self, row, said):
+        """Takes in a row about the approval of one call: #approvals."""
+        what, name, of = row["action"][len("approval.") :], said.get("approval"), said.get("resource")
+        need(isinstance(name, str), "does not say which approval it is about")
+        known = self.approvals.get(name)
+        if what == "requested":
+            now = instant_ms(row["recorded_at"])
+            self.approvals = {one: of for one, of in self.approvals.items() if instant_ms(of["expires_at"]) + 3_600_000 >= now}
+            whole = strings([said.get(one) for one in APPROVED]) and is_instant(said["expires_at"])
+            whole = whole and isinstance(of, dict) and isinstance(of.get("id"), str) and is_count(of.get("revision"))
+            need(whole, "does not say which call it is about")
+            there = name in self.approvals
+            call = {"resource": of["id"], "revision": of["revision"], "status": "open"}
+            self.approvals[name] = {**{one: said[one] for one in APPROVED}, **call}
+            return need(not there, f"asks for the approval {name}, which there is already")
+        need(known is not None and known["status"] == "open", f"is about the approval {name}, which is not open")
+        if what != "approved":
+            del self.approvals[name]
+            return None
+        self.approvals[name] = {**known, "status": "approved"}
+        need(row["principal_id"] != known["subject"], "approves a call of the same principal")
+        return need(row["recorded_at"] < known["expires_at"], "approves a call whose time is over")
+
     def unbind(self, which):
         self.bindings = {binding: of for binding, of in self.bindings.items() if not which(of)}
 
@@ -675,7 +723,7 @@ class State:
                 name: {
                     "revision": one.revision, "name": one.name, "enabled": one.enabled, "required_capability": one.required,
                     "tool_capabilities": one.own, "tools": {tool: list(held) for tool, held in one.tools.items()},
-                    "fields": self.fields.get(name, {}),
+                    "fields": self.fields.get(name, {}), **one.rule,
                 } for name, one in self.resources.items()
             },
             "configurations": [
@@ -688,6 +736,7 @@ class State:
             "sessions": self.sessions, "sessions_of_nobody": by_units(self.unsaid), "sets": self.sets,
             **({"prices": self.prices} if self.prices else {}), **self.limits.left(),
             **({"stops": self.stops} if self.stops else {}),
+            **({"approvals": self.approvals} if self.approvals else {}),
         }  # fmt: skip
 
     def take(self, left):
@@ -713,6 +762,7 @@ class State:
         self.prices = dict(left.get("prices", {}))
         self.limits.take(left)
         self.stops = dict(left.get("stops", {}))
+        self.approvals = dict(left.get("approvals", {}))
 
 
 def is_scope(scope):
@@ -758,7 +808,10 @@ FIXED = {
 }
 EITHER = (["mcp.prompts.get"], ["mcp.resources.read"])
 TOOLS_CALL = "mcp.tools.call"
-REASONS = {"proof_required", "mcp_tool_unknown", "mcp_not_bound", "capability_missing", "mcp_tool_quarantined", "stopped"}
+REASONS = {
+    "proof_required", "mcp_tool_unknown", "mcp_not_bound", "capability_missing", "mcp_tool_quarantined", "stopped",
+    "approval_required",
+}  # fmt: skip
 MCP = set(FIXED) - {"egress_llm_chat"} | {
     "mcp_tools_call", "mcp_completion_complete", "mcp_logging_setLevel", "mcp_response"
 }  # fmt: skip
@@ -835,6 +888,9 @@ class Judge:
                 isinstance(reached, dict) and isinstance(reached.get("id"), str) and is_count(reached.get("revision")),
                 "names a resource that is none",
             )
+        named = [name in said for name in ("approval", "call_digest")]
+        whole = strings([said.get("approval", ""), said.get("call_digest", "")]) and isinstance(said.get("continued", True), bool)
+        need(whole and (all(named) or not (any(named) or "continued" in said)), "does not name what it was judged by")
         for name in ("binding", "pin"):
             need(name not in said or (reached and isinstance(said[name], str)), f"names a {name} that is none")
 
@@ -865,7 +921,7 @@ class Judge:
         for ask in (self.question_1, self.question_2, self.question_3):
             if (found := ask()) is not None:
                 return found
-        questions = [self.question_6, self.question_7, self.question_8, self.question_9]
+        questions = [self.question_6, self.question_7, self.question_8, self.question_9, self.question_10]
         if self.reaches():
             first, second = self.question_4, self.question_5
             questions = [second, first, *questions] if self.narrow() else [first, second, *questions]
@@ -1056,6 +1112,26 @@ class Judge:
         found = {"principal": self.row["principal_id"], "resource": reached.get("id"), "kind": f"{self.row['principal_type']}s"}
         return all(found[name] == value for name, value in scope.items())
 
+    def question_10(self):
+        """Whether somebody else has approved exactly this call: #approvals."""
+        name, tool = self.authority.get("approval"), self.action == "mcp_tools_call" and self.resource is not None
+        if not tool or self.resource.approver(self.tool()) is None:
+            need(name is None, "names an approval that it does not need")
+            return None
+        if name is None:
+            return "approval_required"
+        need(not self.denied, "was refused, and names an approval")
+        known, said = self.state.approvals.get(name), self.authority
+        need(known is not None, f"names the approval {name}, which no row asked for")
+        call = (self.row["principal_id"], said["resource"]["id"], said["resource"]["revision"], self.row["tool"], said.get("pin"), said["call_digest"])
+        of = tuple(known[one] for one in ("subject", "resource", "revision", "tool", "pin", "call_digest"))
+        need(call == of, f"names the approval {name}, which is of another call")
+        need(known["status"] != "open", f"names the approval {name}, which nobody had given")
+        need(self.now < known["expires_at"], f"names the approval {name}, whose time was over")
+        goes_on = said.get("continued") is True
+        need(goes_on == (known["status"] == "used"), f"names the approval {name}, which was {'not ' if goes_on else ''}used before")
+        return None
+
     def refused_by_check(self, name):
         """Such a row may stand behind a later revision: nothing asked whether its own was still the last."""
         revisions(self.state, self.row["principal_id"], self.authority.get("revision"))
@@ -1120,6 +1196,7 @@ class Walk:
         self.pair(row)
         if gated(row["action"]) and row["status"] in ("allowed", "denied"):
             self.decide(row)
+            self.use(row)
         elif gated(row["action"]) and row["status"] in OUTCOMES and row["v"] == 2:
             self.charge(row)
             self.settle(row)
@@ -1156,6 +1233,8 @@ class Walk:
         self.state.cas_of(row)
         if not old:
             self.state.learn(row["action"], row["config_digest"], row["detail"])
+            if row["action"].startswith("approval."):
+                self.state.approve(row, row["detail"])
 
     def stop(self, action, said):
         name, scope, stops = said.get("stop"), said.get("scope"), self.state.stops
@@ -1288,6 +1367,13 @@ class Walk:
         for point in filter(None, [judge.in_one_point or limits]):
             self.why[point] += stands
 
+    def use(self, row):
+        """An approval lets one call pass, and what goes on with that call."""
+        said = row["detail"].get("authority")
+        name = said.get("approval") if isinstance(said, dict) else None
+        if row["action"] == "mcp_tools_call" and row["status"] == "allowed" and isinstance(name, str) and name in self.state.approvals:
+            self.state.approvals[name] = {**self.state.approvals[name], "status": "used"}
+
     def pair(self, row):
         stream, request = row["stream"], row["request_id"]
         if row["action"] == "service.started":
@@ -1402,10 +1488,13 @@ IS_CONFIGURATION = members(
     egress_dpop_mode=("off", "optional", "required").__contains__, no_downgrade=is_flag, enforce_tools_call=is_flag,
     checks=list_of(lambda check: is_check(check) and is_flag(check.get("shadow")) and "digest" in check),
 )  # fmt: skip
+IS_APPROVAL = members(
+    **{one: is_text for one in APPROVED}, resource=is_text, revision=is_count, status=("open", "approved", "used").__contains__
+)  # fmt: skip
 HAS_ALL = members(
     v=lambda value: value == 1 and is_integer(value), leaf=is_place, streams=map_of(row_of(is_place, is_text, is_version)),
     open=map_of(row_of(is_text, is_place, is_version)), open_is_cut=is_flag, principals=map_of(IS_PRINCIPAL),
-    principal_sets=list_of(lambda one: is_held_set(one)), resources=map_of(IS_RESOURCE),
+    principal_sets=list_of(lambda one: is_held_set(one)), resources=map_of(lambda one: IS_RESOURCE(one) and is_rule(one)),
     configurations=list_of(row_of(is_text, IS_CONFIGURATION)), cas=map_of(is_text), rotation=maybe(is_text),
     names_anchors=strings, old=strings, secret=lambda value: value is False or maybe(is_text)(value), secret_is_disabled=is_flag,
     signing_keys=maybe(strings), sessions=map_of(members(who=maybe(is_text), until=is_text)), sessions_of_nobody=strings, sets=map_of(is_text),
@@ -1414,7 +1503,7 @@ HAS_ALL = members(
 
 def is_state(value):
     limits = map_of(IS_LIMIT)(value.get("limits", {})) and map_of(list_of(IS_HELD))(value.get("holds", {}))
-    return HAS_ALL(value) and map_of(is_rates)(value.get("prices", {})) and limits
+    return HAS_ALL(value) and map_of(is_rates)(value.get("prices", {})) and limits and map_of(IS_APPROVAL)(value.get("approvals", {}))
 
 
 def states_said(file):

@@ -223,6 +223,12 @@ export const REFUSAL_REASONS = {
     'Another operator must confirm this proposal, with a certificate or a sign-in of their own.',
   ),
   policy_denied: forbidden('A policy of this organisation refuses this call. Ask an operator why.'),
+  approval_required: forbidden(
+    "This call needs a person's approval. It has not been made; once it is approved, send the identical call again.",
+  ),
+  own_call: forbidden(
+    'You cannot decide about a call of your own, and neither can the operator secret. Ask another operator.',
+  ),
   signed_out: unauthenticated('This browser is not signed in. Sign in first.'),
   csrf_invalid: forbidden(
     'X-Csrf-Token is missing or does not match this session. Send that of GET /v1/admin/session, or load the page again.',

@@ -34,7 +34,8 @@ import { JUDGED_MEMBERS, type LlmTarget, llmCall, llmMembers } from './llm/routi
 import type { StateMemory } from './llm/state/memory.ts'
 import { WATCHED_NAMES } from './llm/state/names.ts'
 import { providerState } from './llm/state/provider-state.ts'
-import { mcpState, mcpTool } from './mcp/gate/checks.ts'
+import { approvalJudge } from './mcp/gate/approval.ts'
+import { mcpApproval, mcpState, mcpTool } from './mcp/gate/checks.ts'
 import type { McpTarget } from './mcp/gate/demand-now.ts'
 import {
   mcpResourceLookup,
@@ -106,6 +107,8 @@ export interface PipelineDependencies {
   /** The sources of the checks of proofs and tokens; the mode comes from the configuration. */
   readonly constrained: Omit<DpopDependencies, 'mode' | 'noDowngrade' | 'inForce'>
   readonly claims: ProofClaimDependencies
+  /** ms since the epoch. */
+  readonly clock: () => number
   /** Made once: limits are of the database, and samples of the process. */
   readonly limits: Pick<LimitDependencies, 'samples' | 'full'>
   /** Made once: the limits and stops in the database. */
@@ -313,13 +316,16 @@ function mcpPipelines(dependencies: PipelineDependencies, { proof, rules, limite
 
 /**
  * Makes the pipeline of MCP work (docs/protocol.md#mcp-order): the target, the capability, the approved
- * definition; then the organisation's own checks, and last stops and limits.
+ * definition; then the organisation's own checks, stops and limits, and last the approval of a person: nobody is
+ * asked for one of a call that is refused anyway.
  */
 function mcpWork(
-  { configuration, inForce, again, mcp }: PipelineDependencies,
+  { configuration, inForce, again, mcp, claims, clock, adminUrls }: PipelineDependencies,
   { rules, limited }: Pick<CallerQuestions, 'rules' | 'limited'>,
   read: Pipeline<McpReadFacts, McpReadFacts>,
 ) {
+  const { digest: configDigest } = configuration
+  const approval = approvalJudge({ ...claims, ...mcp, urls: adminUrls, configDigest, clock })
   const call = read
     .pass(mcpTarget({ ...mcp, options: configuration.mcp, inForce }))
     .pass(mcpTargetRequired)
@@ -332,6 +338,7 @@ function mcpWork(
     .pass(rules)
     .pass(notStopped)
     .pass(callLimits(limited, limitedTool))
+    .pass(mcpApproval(approval))
 }
 
 /**

@@ -29,6 +29,7 @@ const VERBS: Readonly<Record<string, VerbRow>> = {
   prices: ['find the models that have no price', () => import('./verbs/costs.ts')],
   stop: ['stop calls at once', () => import('./verbs/stop.ts')],
   stops: ['show the stops of calls, and end one', () => import('./verbs/stops.ts')],
+  approvals: ['approve or decline calls that wait for it', () => import('./verbs/approvals.ts')],
   limits: ['limit calls by cost, tokens, calls and calls at once', () => import('./verbs/limits.ts')],
   sets: ['name sets of capabilities', () => import('./verbs/sets.ts')],
   translate: ['print what a model of another API would be told', () => import('./verbs/translate.ts')],

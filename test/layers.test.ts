@@ -188,11 +188,13 @@ const MCP_MAY_IMPORT: RoomImports = {
 
 /** The rooms of proxy/admin: http → everything; pipeline.ts, rehearsals, proposals → conditions → the resources → operation. */
 const ADMIN_MAY_IMPORT: RoomImports = {
+  approvals: ['admin/operation', 'mcp'],
   audit: ['admin/operation'],
   authority: ['admin/conditions', 'admin/operation', 'admin/operators'],
   conditions: ['admin/operation'],
   costs: ['admin/audit', 'admin/operation'],
   http: [
+    'admin/approvals',
     'admin/audit',
     'admin/authority',
     'admin/conditions',
@@ -229,6 +231,7 @@ const ADMIN_MAY_IMPORT: RoomImports = {
 /** The rooms of proxy/dashboard: a page's room may import the frame of all pages, and what pages share. */
 const DASHBOARD_MAY_IMPORT: RoomImports = {
   activity: ['admin', 'dashboard/frame', 'http', 'proofs', 'visible.ts'],
+  approvals: ['admin', 'dashboard/frame', 'visible.ts'],
   attention: ['admin', 'dashboard/activity', 'dashboard/frame', 'dashboard/limits', 'visible.ts'],
   capabilities: ['admin', 'dashboard/frame', 'http'],
   costs: ['admin', 'dashboard/frame', 'visible.ts'],
@@ -254,6 +257,7 @@ const DASHBOARD_MAY_IMPORT: RoomImports = {
   'routes.ts': [
     ...[
       'activity',
+      'approvals',
       'attention',
       'capabilities',
       'costs',
@@ -274,7 +278,8 @@ const DASHBOARD_MAY_IMPORT: RoomImports = {
 
 /** The rooms of db/ledger: meters → record → canonical → {metered → authority, tree, counts} → verify → read; rehearsal → authority. */
 const LEDGER_MAY_IMPORT: RoomImports = {
-  authority: ['ledger/canonical', 'ledger/metered', 'ledger/record', 'stops', 'support'],
+  approvals: ['ledger/canonical', 'ledger/record', 'support'],
+  authority: ['ledger/approvals', 'ledger/canonical', 'ledger/metered', 'ledger/record', 'stops', 'support'],
   canonical: ['ledger/record', 'support'],
   counts: ['schema.ts', 'support'],
   read: [
@@ -293,8 +298,8 @@ const LEDGER_MAY_IMPORT: RoomImports = {
   rehearsal: ['ledger/authority', 'ledger/meters', 'ledger/record', 'limits', 'schema.ts', 'support'],
   tree: ['database.ts', 'ledger/record', 'schema.ts', 'support'],
   verify: [
-    ...['ledger/authority', 'ledger/canonical', 'ledger/metered', 'ledger/record', 'ledger/tree'],
-    ...['schema.ts', 'support'],
+    ...['ledger/approvals', 'ledger/authority', 'ledger/canonical', 'ledger/metered', 'ledger/record'],
+    ...['ledger/tree', 'schema.ts', 'support'],
   ],
 }
 

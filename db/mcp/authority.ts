@@ -1,13 +1,14 @@
+import { statedRule } from '../ledger/approvals/approval-rule.ts'
 import type { JsonObject } from '../support/json.ts'
 import { portionsOf } from '../support/pages.ts'
-import type { McpResourceFields } from './resources.ts'
+import { type McpResourceFields, NO_APPROVALS } from './resources.ts'
 import type { McpTool } from './tools.ts'
 
 export const MAX_TOOLS_PER_ROW = 64
 
 type ResourceDemands = Pick<
   McpResourceFields,
-  'name' | 'required_capability' | 'tool_capabilities' | 'enabled'
+  'name' | 'required_capability' | 'tool_capabilities' | 'enabled' | keyof typeof NO_APPROVALS
 > & {
   readonly resource_id: string
 }
@@ -17,7 +18,7 @@ type ResourceDemands = Pick<
  * that decisions can be computed again.
  */
 export const resourceAuthority = (
-  { resource_id, name, required_capability, tool_capabilities, enabled }: ResourceDemands,
+  { resource_id, name, required_capability, tool_capabilities, enabled, ...rule }: ResourceDemands,
   revision: number,
 ): JsonObject => ({
   resource_id,
@@ -26,6 +27,9 @@ export const resourceAuthority = (
   required_capability,
   tool_capabilities,
   enabled,
+  ...statedRule(rule),
+  ...(rule.approval_ttl_s !== NO_APPROVALS.approval_ttl_s && { approval_ttl_s: rule.approval_ttl_s }),
+  ...(rule.approval_wait_s !== NO_APPROVALS.approval_wait_s && { approval_wait_s: rule.approval_wait_s }),
 })
 
 /**

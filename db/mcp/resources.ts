@@ -1,12 +1,17 @@
 import { type Selectable, sql } from 'kysely'
 import type { Database } from '../database.ts'
+import {
+  type ApprovalRule,
+  NO_TOOL_APPROVALS,
+  type ToolApprovals,
+} from '../ledger/approvals/approval-rule.ts'
 import type { DatabaseSchema, McpAuthType, McpEra } from '../schema.ts'
 import { boundedCache } from '../support/bounded-cache.ts'
 import type { JsonObject } from '../support/json.ts'
 import { type LedgerStatement, statementOf, timestamp } from '../support/statement.ts'
 
 /** An MCP server as an operator describes it. Parsed by the code that took it from a caller. */
-export interface McpResourceFields {
+export interface McpResourceFields extends ApprovalRule {
   /** Unique, and never the beginning of another one's name up to a dot. */
   readonly name: string
   readonly description: string | null
@@ -21,7 +26,19 @@ export interface McpResourceFields {
   readonly enabled: boolean
   /** Keyed by tool name. Without a prototype: a tool may be called `constructor`. */
   readonly tool_capabilities: Readonly<Record<string, string>>
+  /** The time in which a call must be approved, and made. s. */
+  readonly approval_ttl_s: number
+  /** The time that a call is held, in which it may be approved. s. */
+  readonly approval_wait_s: number
 }
+
+/** The rule of a resource whose calls nobody must approve. */
+export const NO_APPROVALS = {
+  approval: null,
+  tool_approvals: NO_TOOL_APPROVALS,
+  approval_ttl_s: 600,
+  approval_wait_s: 0,
+} as const satisfies Partial<McpResourceFields>
 
 /** An MCP server behind this gateway (spec §2.4). Timestamps are RFC 3339. */
 export interface McpResource extends McpResourceFields {
@@ -109,6 +126,7 @@ export function mcpResourceOf({ min_proof: _, tool_min_proof: __, ...row }: McpR
     // Proven by insert and update below, which alone write these columns.
     allowed_domains: read(row.allowed_domains) as readonly string[],
     tool_capabilities: read(row.tool_capabilities) as Readonly<Record<string, string>>,
+    tool_approvals: read(row.tool_approvals) as ToolApprovals,
     server_facts:
       row.server_facts === null ? null : (read(row.server_facts) as Readonly<Record<string, unknown>>),
   }
@@ -267,6 +285,7 @@ function columnsOf({
   enabled,
   allowed_domains: domains,
   tool_capabilities: own,
+  tool_approvals: approvals,
   ...rest
 }: McpResourceFields) {
   return {
@@ -274,5 +293,6 @@ function columnsOf({
     enabled: enabled ? 1 : 0,
     allowed_domains: JSON.stringify(domains),
     tool_capabilities: JSON.stringify(own),
+    tool_approvals: JSON.stringify(approvals),
   } as const
 }

@@ -46,7 +46,7 @@ import {
 import { serviceEntry } from './entries.ts'
 import type { RefusalSummaries } from './summaries.ts'
 
-export type { DecisionFacts } from './decision.ts'
+export type { CallApproval, DecisionFacts } from './decision.ts'
 
 export interface SeenPrincipal extends Pick<Principal, 'type'> {
   /** The time of its last proven call, allowed or refused. ms since the epoch. */
@@ -98,8 +98,12 @@ export interface CallRecorder extends Recorder<Arrival & DecisionFacts> {
     refusal: Refusal,
     refusedBy: RefusedBy,
     standing?: readonly RowAssertion[],
+    opening?: RefusalExtras | null,
   ) => Promise<Receipt | SummarisedRefusal | null>
 }
+
+/** Writes that are made in the unit of a refusal. */
+export type RefusalExtras = Pick<LedgerUnit, 'assertions' | 'statements' | 'entries'>
 
 /**
  * Records decisions on known principals as rows, durable before it resolves (docs/ledger.md). Rejects if the
@@ -150,9 +154,10 @@ export function audit({
       (error: unknown) => notStored(error, facts, unit),
     )
   const notStored = async (error: unknown, facts: IdentifiedFacts, unit: LedgerUnit): Promise<never> => {
-    if (isStale(error)) throw new StaleAuthority(undefined, { cause: error })
+    if (isOvertaken(error)) throw new StaleAuthority(undefined, { cause: error })
     if (error instanceof LimitReached) throw await noRoom(facts, error)
     if (!isReplay(error) || unit.statements?.length === 0) throw error
+    if (await facts.approval?.isUsed()) throw new StaleAuthority(undefined, { cause: error })
     const recorded = await deny(facts, REPLAY, { statements: [] })
     throw new Refusal('proof_invalid', { cause: error, recorded })
   }
@@ -169,15 +174,16 @@ export function audit({
   const deny = async (
     facts: IdentifiedFacts,
     why: RecordedRefusal,
-    { statements = claim(facts), assertions }: Partial<Pick<LedgerUnit, 'statements' | 'assertions'>>,
+    { statements = claim(facts), assertions, entries: more = [] }: Partial<RefusalExtras>,
   ): Promise<Receipt | SummarisedRefusal | null> => {
     const status = isFormRefusal(why.reason) ? 'invalid' : 'denied'
     const kind = { principal: facts.principal, action: facts.demand.action, reason: why.reason, status }
     if (summaries.takeRow(kind)) {
-      const entries = [decisionEntry(facts, status, judging, why)]
+      const entries = [decisionEntry(facts, status, judging, why), ...more]
       return commit(facts, { ...(assertions && { assertions }), statements, entries })
     }
-    if (statements.length > 0) await commit(facts, { statements, entries: [] })
+    const unit = { ...(more.length > 0 && assertions && { assertions }), statements, entries: more }
+    if (statements.length > 0) await commit(facts, unit)
     // Nothing is counted that may never be written: no call is answered without a record.
     else if (ledger.failing) throw new LedgerError('unavailable', 'the audit ledger cannot be written')
     const { configDigest } = judging
@@ -186,11 +192,12 @@ export function audit({
   }
   return {
     allowed: (facts, standing = []) => {
-      const { limits } = facts
-      const assertions = asserted(facts, standing)
+      const { limits, approval } = facts
+      const assertions = [...asserted(facts, standing), ...(approval?.assertions ?? [])]
+      const statements = [...claim(facts), ...(approval?.statements ?? [])]
       const reservations = limits?.claims.map(({ reservation }) => reservation) ?? []
       const entries = [decisionEntry(facts, 'allowed', judging, null)]
-      return commit(facts, { assertions, statements: claim(facts), reservations, entries }).then(
+      return commit(facts, { assertions, statements, reservations, entries }).then(
         (receipt) => {
           noteSeen(seen, facts)
           return receipt
@@ -205,7 +212,7 @@ export function audit({
         },
       )
     },
-    refused: async (facts, refusal, refusedBy, standing = []) => {
+    refused: async (facts, refusal, refusedBy, standing = [], opening = null) => {
       const { reason } = refusal
       const { by, passed } = refusedBy
       if (isNoRefusal(facts, refusal)) return null
@@ -218,7 +225,13 @@ export function audit({
           ...(isOver && { limit, ...(isTexts(routed) && { routed }) }),
           ...(typeof stop === 'string' && { stop }),
         }
-        const receipt = await deny(facts, why, assertions ? { assertions } : {})
+        const receipt = await deny(facts, why, {
+          ...(assertions && { assertions: [...assertions, ...(opening?.assertions ?? [])] }),
+          ...(opening && {
+            statements: [...claim(facts), ...(opening.statements ?? [])],
+            entries: opening.entries,
+          }),
+        })
         noteSeen(seen, facts, refusedBy)
         if (isWatched(facts)) watched(facts, why)
         return receipt
@@ -249,6 +262,10 @@ const isWatched = ({ candidate, shadows }: PartialDecisionFacts): boolean =>
   (candidate ?? null) !== null || shadows !== undefined
 
 const isStale = (error: unknown): boolean => error instanceof LedgerError && error.code === 'stale'
+
+/** A conflict: another call has made the same meanwhile. */
+const isOvertaken = (error: unknown): boolean =>
+  isStale(error) || (error instanceof LedgerError && error.code === 'conflict')
 
 const isInDoubt = (error: unknown): boolean => error instanceof LedgerError && error.inDoubt
 

@@ -4,6 +4,7 @@ import { reservedDetail } from '../../db/ledger/meters/detail.ts'
 import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
 import type { CandidateSet } from '../../db/principals/pins.ts'
 import type { JsonObject } from '../../db/support/json.ts'
+import type { LedgerStatement, RowAssertion } from '../../db/support/statement.ts'
 import type {
   AccessToken,
   CallCommitments,
@@ -42,8 +43,27 @@ export interface DecisionFacts {
   readonly rules?: { readonly revision: number }
   /** The limits that apply to it, and what it reserves of them. */
   readonly limits?: CallLimits
+  /** The approval that the call goes by; null, or absent: it needs none. */
+  readonly approval?: CallApproval | null
   /** The operator, if administration was asked for. */
   readonly actor?: Pick<ChangeAuthor, 'via'>
+}
+
+/** The approval that a call goes by (docs/approvals.md). */
+export interface CallApproval {
+  readonly id: string
+  /** Lower-case hex. */
+  readonly digest: string
+  /** True: it is a further round of a call that has used it. */
+  readonly continued: boolean
+  /** True: it came while the call was held, so the call must be judged anew before it passes. */
+  readonly late: boolean
+  /** Asked in the transaction of the decision. */
+  readonly assertions: readonly RowAssertion[]
+  /** Claims its one use. */
+  readonly statements: readonly LedgerStatement[]
+  /** Tells whether another call has used it meanwhile. */
+  readonly isUsed: () => Promise<boolean>
 }
 
 export type PartialDecisionFacts = Arrival & Partial<DecisionFacts>
@@ -153,7 +173,7 @@ export function decisionAuthority(
   { mode, checks }: JudgingRules,
   why: RecordedRefusal | null,
 ): JsonObject {
-  const { principal, holder = principal, token, reached, demand } = facts
+  const { principal, holder = principal, token, reached, demand, approval } = facts
   const candidate = facts.candidate ? candidateVerdict(facts, why) : null
   const asked = checks.length === 0 ? [] : verdictsOf(checks, facts.shadows ?? [], why)
   return {
@@ -166,10 +186,17 @@ export function decisionAuthority(
     ...(reached && { resource: { id: reached.resource.id, revision: reached.resource.revision } }),
     ...(reached?.binding && { binding: reached.binding }),
     ...(reached?.pin && { pin: reached.pin }),
+    ...(approval && approvalMembers(approval)),
     ...(asked.length > 0 && { checks: asked }),
     ...(candidate && { candidate }),
   }
 }
+
+const approvalMembers = ({ id, digest, continued }: CallApproval): JsonObject => ({
+  approval: id,
+  call_digest: digest,
+  ...(continued && { continued }),
+})
 
 /** Without a demand in particular, an empty set is told its lack. */
 function demandedOf(demand: CapabilityDemand | undefined, why: RecordedRefusal | null): readonly string[] {

@@ -12,6 +12,8 @@ export const ADMIN_CAPABILITIES = [
   'admin.audit',
   /** To say which CAs are trusted. */
   'admin.settings',
+  /** To approve calls of others that wait for it (docs/approvals.md). */
+  'admin.approve',
   /** To make operators and change them; the operator secret and the signing key. */
   'admin.operators',
   /** To stop calls at once. Ending a stop takes `admin.grant`. */
@@ -38,6 +40,7 @@ export const OPERATOR_SETS = {
   viewer: ['admin.read'],
   granter: ['admin.read', 'admin.grant', 'admin.enroll', 'admin.stop'],
   auditor: ['admin.read', 'admin.audit'],
+  approver: ['admin.read', 'admin.approve'],
   owner: ADMIN_CAPABILITIES,
 } as const satisfies Readonly<Record<string, readonly AdminCapability[]>>
 

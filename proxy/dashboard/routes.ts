@@ -11,6 +11,7 @@ import type { SubmittedForm } from '../operators/pages/form.ts'
 import { refusalPage, seeOther } from '../operators/pages/page.ts'
 import { activityPage, liveActivity } from './activity/activity.ts'
 import { whyPage } from './activity/why.ts'
+import { approvalForms, approvalPage, approvalsPage } from './approvals/approvals.ts'
 import { attentionCounter, attentionPage, notNowHandler, proposalForms } from './attention/attention.ts'
 import { capabilitiesJson, capabilitiesPage, setForms, setsPage } from './capabilities/capabilities.ts'
 import { costsPage } from './costs/costs.ts'
@@ -161,10 +162,15 @@ function firstStepRoutes({ rendered, form }: DashboardDoors, d: DashboardContext
 }
 
 function activityRoutes({ page, fetched, form }: DashboardDoors, d: DashboardContext): readonly BareRoute[] {
-  const { proposals } = OPERATIONS
+  const { approvals, proposals } = OPERATIONS
   const people = proposalForms(d)
+  const calls = approvalForms(d)
   return [
     page('/proxy', 'admin.read', attentionPage),
+    page('/proxy/approvals', 'admin.read', approvalsPage),
+    page('/proxy/approvals/{id}', 'admin.read', approvalPage),
+    form('/proxy/approvals/{id}/approve', approvals.approve, calls.approve),
+    form('/proxy/approvals/{id}/decline', approvals.decline, calls.decline),
     form('/proxy/proposals/{id}/confirm', proposals.confirm, people.confirm),
     form('/proxy/proposals/{id}/decline', proposals.decline, people.decline),
     form('/proxy/attention/not-now', deferCard, notNowHandler(d)),
@@ -250,6 +256,7 @@ function toolRoutes({ page, fetched, form }: DashboardDoors, d: DashboardContext
     page(server, 'admin.read', toolPage),
     form(`${server}/refresh`, mcpResources.refresh, tools.refresh),
     form(`${server}/address`, mcpResources.update, tools.address),
+    form(`${server}/approval`, mcpResources.update, tools.approval),
     form(`${server}/remove`, mcpResources.delete, tools.remove),
     form(`${server}/tools/{tool}/approve`, mcpResources.approveTool, tools.approve),
     form(`${server}/tools/{tool}/reject`, mcpResources.rejectTool, tools.reject),

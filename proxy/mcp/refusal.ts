@@ -4,7 +4,14 @@ import type { Refusal, RefusalReason } from '../../plugins/refusal.ts'
 import { refusalReply } from '../http/refusal.ts'
 import type { Reply } from '../http/reply.ts'
 import type { RenderRefusal } from '../http/route.ts'
-import { errorMessage, HEADER_MISMATCH, METHOD_NOT_FOUND, UNSUPPORTED_VERSION } from './protocol/json-text.ts'
+import { ApprovalRequired, urlQuestionMember } from './protocol/approval-required.ts'
+import {
+  errorMessage,
+  HEADER_MISMATCH,
+  METHOD_NOT_FOUND,
+  responseMessage,
+  UNSUPPORTED_VERSION,
+} from './protocol/json-text.ts'
 import { isValidRequestId, type McpMessage } from './protocol/message.ts'
 import { META_KEYS, MODERN_VERSION, type ProtocolEra } from './protocol/versions.ts'
 
@@ -35,6 +42,7 @@ const CODES: Partial<Record<RefusalReason, number>> = {
   policy_denied: -31005,
   limit_reached: -31009,
   stopped: -31010,
+  approval_required: -31007,
 }
 
 /**
@@ -70,6 +78,8 @@ export const refuseMcp =
   (metadataUrl: MetadataUrl): RenderRefusal =>
   (refusal, facts) => {
     const { message, json }: RefusedCallFacts = facts as Arrival & RefusedCallFacts
+    if (refusal instanceof ApprovalRequired && refusal.question && message)
+      return questionReply(refusal, message)
     return jsonRpcRefusal(refusal, {
       requestId: facts.id,
       id: message ? message.id : idOf(json),
@@ -77,6 +87,17 @@ export const refuseMcp =
       metadataUrl: metadataUrl(facts),
     })
   }
+
+/** Asks the caller's client to open the page of the approval. */
+function questionReply({ message: words, question }: ApprovalRequired, { id }: McpMessage): Reply {
+  if (!question) throw new Error('an approval is asked for without a question')
+  const { member, text } = urlQuestionMember(words, question)
+  return {
+    status: 200,
+    headers: { 'content-type': 'application/json' },
+    body: responseMessage(id, member, text),
+  }
+}
 
 function idOf(json: RefusedCallFacts['json']): string | null {
   const id = json?.id

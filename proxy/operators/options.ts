@@ -51,7 +51,7 @@ export const oidcOptions = z.strictObject({
   map: z
     .record(claimValue, z.string().min(1).max(64))
     .describe(
-      'By value of the claim: the name of an operator who is enrolled, or viewer, granter, auditor or owner: then an ' +
+      'By value of the claim: the name of an operator who is enrolled, or viewer, granter, auditor, approver or owner: then an ' +
         'operator with that set is made for each person. Anybody without a value here gets nothing.',
     ),
   acr_values: z

@@ -17,6 +17,7 @@ import { alertLimits } from '../tasks/alert-limits.ts'
 import { countRows } from '../tasks/count-rows.ts'
 import { terminateRevokedStreams } from '../tasks/cut-revoked.ts'
 import { endStops } from '../tasks/end-stops.ts'
+import { expireApprovals } from '../tasks/expire-approvals.ts'
 import { expireProposals } from '../tasks/expire-proposals.ts'
 import { followAuthority, renewServerCertificate } from '../tasks/follow-authority.ts'
 import { pruneLimitMeters } from '../tasks/prune-meters.ts'
@@ -62,6 +63,7 @@ function periodicTasks(services: GatewayServices, inForce: () => Configuration):
   return [
     ...ledgerTasks({ ...services, database, configDigest }),
     expireProposals({ ...services, database, configDigest, detailOf: proposalDetail }),
+    expireApprovals({ ...services, database, configDigest }),
     recordSummaries(services),
     writeProviderStates(services.states),
     pruneProviderStates({ ...services, database }),

@@ -357,6 +357,7 @@ export async function openServices(
         tokens: tokenVerifier({ issuer, baseUrls, key: keys.verifier }),
       },
       claims: { ledger, database },
+      clock,
       limits: { samples: new UsageSamples(), full: new KnownFull() },
       rules,
       states,

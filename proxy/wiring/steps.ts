@@ -97,6 +97,7 @@ export function emptyDependencies(
     }),
     states: { known: () => Promise.resolve(new Set()), pausesMs: [] },
     adminUrls: () => [],
+    clock: Date.now,
     adminPages: () => [],
     metricsToken: null,
     beforeFirstSecret: setupGate(stored),

@@ -33,6 +33,7 @@ export function resourceLines(
     ['credential', credentialOf(resource)],
     ['hosts', resource.allowed_domains.join(', ') || null],
     ['demands', demandOf(resource)],
+    ['approved by', resource.approval],
     ['bound', bound || 'nobody'],
     ['tools', toolTotals(tools)],
   ]
@@ -80,7 +81,9 @@ export function pendingServerLines(resource: ResourceDetailView): readonly strin
 
 /** Writes each tool with its state, demand, waiting digest, differences and flags. */
 export function toolLines(tools: readonly ToolView[]): readonly string[] {
-  const heads = alignColumns(tools.map((tool) => [`    ${tool.state}`, tool.name, demandOf(tool)]))
+  const heads = alignColumns(
+    tools.map((tool) => [`    ${tool.state}`, tool.name, demandOf(tool), approverText(tool)]),
+  )
   return tools.flatMap((tool, index) => [heads[index] ?? '', ...pendingDetailLines(tool)])
 }
 
@@ -95,6 +98,9 @@ function pendingDetailLines({
     ...flags.map((flag) => `look closely: ${flag}`),
   ].map((line) => `      ${line}`)
 }
+
+const approverText = ({ approval }: Pick<ToolView, 'approval'>): string =>
+  approval === null ? '' : `each call approved by ${approval === 'person' ? 'a person' : 'an operator'}`
 
 export const demandOf = ({ required_capability: demanded }: Pick<ToolView, 'required_capability'>): string =>
   demanded ?? 'a binding only'

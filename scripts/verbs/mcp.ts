@@ -21,6 +21,7 @@ import {
   onServer,
   type ResourceDetailView,
   resourceDetailNamed,
+  resourceNamed,
   resourcePath,
   toolNamed,
 } from '../mcp/resources.ts'
@@ -78,6 +79,28 @@ const enable = onServer('enable', 'enable it again', async (call, say, { name, r
   say(`${name} is enabled, with the tools that are approved`)
 })
 
+const approval = subcommandOf({
+  takes: 'NAME WHO [TOOL…]',
+  about: `have each call of a server, or of these tools of it, wait until WHO has approved it: operator, person
+or nobody`,
+  misuse: `name the server, and who approves its calls: ${mcpCommand('approval NAME operator|person|nobody [TOOL…]')}`,
+  run: async ({ call, say, args: [name, who = '', ...tools] }) => {
+    const { resource_id: id, tool_approvals: own } = await resourceNamed(call, name)
+    const by = who === 'nobody' ? null : who
+    const rule =
+      tools.length === 0
+        ? { approval: by }
+        : { tool_approvals: { ...own, ...Object.fromEntries(tools.map((tool) => [tool, by])) } }
+    expectStatus(await call('PATCH', resourcePath(id), rule), 200)
+    const what = tools.length === 0 ? name : `${tools.join(', ')} of ${name}`
+    say(
+      by === null
+        ? `calls of ${what} need no approval`
+        : `each call of ${what} needs the approval of: ${who}`,
+    )
+  },
+})
+
 const remove = onServer(
   'remove',
   'with its pinned tools and its bindings; added again, whatever it lists then is approved',
@@ -91,7 +114,7 @@ export const verb = verbGroup({
   name: 'mcp',
   make: 'make mcp ARGS="VERB …"',
   about: `Puts MCP servers behind the gateway. ${DOOR_NOTES}`,
-  verbs: { add, list, show, refresh, approve, reject, bind, unbind, disable, enable, remove },
+  verbs: { add, list, show, refresh, approve, reject, approval, bind, unbind, disable, enable, remove },
   notes: `A server on this machine or in a private network needs MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS=true where the gateway runs.`,
   helpCommand: mcpCommand('--help'),
 })

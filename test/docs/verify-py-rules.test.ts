@@ -101,7 +101,41 @@ const replaced = (until: string): LedgerEntry =>
     previous_bundles: [[['own1'], until]],
   })
 
+/** The approval of the call of `decidedTool`, whose tool has a rule. */
+const HELD = [...stage({ tool_approvals: { read: 'operator' } })]
+const LATE = '2999-01-01T00:00:00.000Z'
+const CALL = {
+  ...{
+    approval: 'apr_1',
+    subject: BOT,
+    resource: { id: 'mcpr_1', revision: 1 },
+    tool: 'files.read',
+    pin: 'd1',
+  },
+  ...{ call_digest: 'c1', arguments_bytes: 2, expires_at: LATE },
+}
+const requested = (more: JsonObject = {}) => note('approval.requested', { ...CALL, ...more })
+const ANN = { principal_id: 'acme::operator::ann', principal_type: 'operator' } as const
+const given = (more: Partial<LedgerEntry> = ANN) => note('approval.approved', CALL, more)
+const byApproval = (id: number, more: JsonObject = {}): LedgerEntry =>
+  decidedTool(id, { authority: { approval: 'apr_1', call_digest: 'c1', ...more } })
+
 const FOLLOW: Readonly<Record<string, readonly LedgerEntry[]>> = {
+  'a call that nobody has approved': [...HELD, decidedTool(1, refusal('approval_required'))],
+  'a call that somebody else has approved': [...HELD, requested(), given(), byApproval(1)],
+  'a further round of it': [
+    ...[...HELD, requested(), given(), byApproval(1)],
+    byApproval(2, { continued: true }),
+  ],
+  'a server whose every tool but one is so': [
+    ...stage({ approval: 'person', tool_approvals: { read: null } }),
+    decidedTool(1),
+  ],
+  'approvals that were declined, and over': [
+    ...[...HELD, requested(), note('approval.declined', CALL, ANN)],
+    ...[requested({ approval: 'apr_2' }), note('approval.expired', { ...CALL, approval: 'apr_2' })],
+    decidedTool(1, refusal('approval_required')),
+  ],
   'a tool’s call': [...stage(), decidedTool(1)],
   ...Object.fromEntries(
     FOR_IT.map((scope) => [
@@ -200,6 +234,53 @@ const FOLLOW: Readonly<Record<string, readonly LedgerEntry[]>> = {
 }
 
 const CONTRADICT: Readonly<Record<string, readonly LedgerEntry[]>> = {
+  'a call without the approval that it needs': [...HELD, decidedTool(1)],
+  'the approval of a call that needs none': [...stage(), requested(), given(), byApproval(1)],
+  'an approval that no row asked for': [...HELD, byApproval(1)],
+  'an approval that nobody gave': [...HELD, requested(), byApproval(1)],
+  'an approval by the principal itself': [
+    ...[...HELD, requested()],
+    given({ principal_id: BOT, principal_type: 'agent' }),
+  ],
+  'an approval of what was declined': [
+    ...[...HELD, requested(), note('approval.declined', CALL, ANN)],
+    given(),
+  ],
+  'an approval that was used before': [...HELD, requested(), given(), byApproval(1), byApproval(2)],
+  'a further round of a call that was not made': [
+    ...[...HELD, requested(), given()],
+    byApproval(1, { continued: true }),
+  ],
+  'an approval of other arguments': [...HELD, requested(), given(), byApproval(1, { call_digest: 'c2' })],
+  'an approval of another principal': [
+    ...[...HELD, requested({ subject: 'acme::eve' }), note('approval.approved', CALL, ANN)],
+    byApproval(1),
+  ],
+  'an approval of another definition': [...HELD, requested({ pin: 'd2' }), given(), byApproval(1)],
+  'an approval of another revision of the server': [
+    ...[...HELD, requested({ resource: { id: 'mcpr_1', revision: 2 } }), given()],
+    byApproval(1),
+  ],
+  'an approval given after its time': [
+    ...[...HELD, requested({ expires_at: '2000-01-01T00:00:00.000Z' })],
+    given(),
+  ],
+  'a refused call that names its approval': [
+    ...[...HELD, requested(), given()],
+    decidedTool(1, { ...refusal('approval_required'), authority: { approval: 'apr_1', call_digest: 'c1' } }),
+  ],
+  'a refusal for lack of an approval that was not needed': [
+    ...stage(),
+    decidedTool(1, refusal('approval_required')),
+  ],
+  'half of an approval': [
+    ...HELD,
+    requested(),
+    given(),
+    decidedTool(1, { authority: { approval: 'apr_1' } }),
+  ],
+  'an approval asked for twice': [...HELD, requested(), requested()],
+  'a request that does not say which call': [...HELD, note('approval.requested', { approval: 'apr_1' })],
   'a number in place of a truth of its mode': [
     ...LLM,
     decided(1, { authority: { mode: { egress_dpop_mode: 'optional', no_downgrade: 0 } } }),

@@ -33,6 +33,7 @@ const VERBS = [
   'prices',
   'stop',
   'stops',
+  'approvals',
   'limits',
   'sets',
   'translate',

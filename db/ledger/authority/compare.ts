@@ -206,6 +206,10 @@ function resourceFindings(stored: StoredResource, known: ReplayedResource | unde
     name: state.name,
     required_capability: state.requiredCapability ?? 'none',
     tool_capabilities: setOf(Object.entries(state.toolCapabilities).map(([tool, own]) => `${tool}: ${own}`)),
+    approval: state.approval ?? 'nobody',
+    tool_approvals: setOf(
+      Object.entries(state.toolApprovals ?? {}).map(([tool, by]) => `${tool}: ${by ?? 'nobody'}`),
+    ),
     enabled: String(state.enabled),
     revision: String(state.revision),
     ...Object.fromEntries(said.map((name) => [name, fields[name] ?? 'nothing'])),

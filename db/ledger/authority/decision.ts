@@ -18,6 +18,8 @@ export interface RecordedAuthority extends NonNullable<ReturnType<typeof modeOf>
   readonly resource: { readonly id: string; readonly revision: number } | null
   readonly binding: string | null
   readonly pin: string | null
+  /** Null if it names none. `continued`: a further round of a call that has used it. */
+  readonly approval: { readonly id: string; readonly digest: string; readonly continued: boolean } | null
   readonly checks: readonly RecordedCheck[]
   /** The digest of the CA that let an SVID in; null if it names none. */
   readonly anchor: string | null
@@ -90,13 +92,22 @@ function authorityOf(value: unknown, { action }: StoredRow): RecordedAuthority |
   if (!isObject(value)) return null
   const { demanded, revision, scope, token = false, anchor } = value
   const [mode, checks, reached] = [modeOf(value.mode), checksOf(value.checks), reachedOf(value)]
+  const approval = approvalOf(value)
   if (!mode || !checks || !reached || !isTexts(demanded) || typeof token !== 'boolean') return null
   if (!(revision === undefined || isRevision(revision)) || !(scope === undefined || isTexts(scope)))
     return null
-  if (!isOptionalText(anchor)) return null
+  if (!isOptionalText(anchor) || approval === undefined) return null
   if (reached.resource && !action.startsWith('mcp_')) return null
   const named = { demanded, revision: revision ?? null, scope: scope ?? null, tokenBound: token }
-  return { ...mode, ...named, ...reached, checks, anchor: anchor ?? null }
+  return { ...mode, ...named, ...reached, checks, approval, anchor: anchor ?? null }
+}
+
+/** Reads the approval of a call; undefined if it is not well-formed. */
+function approvalOf(value: UnknownRecord): RecordedAuthority['approval'] | undefined {
+  const { approval: id, call_digest: digest, continued = false } = value
+  if (id === undefined && digest === undefined && value.continued === undefined) return null
+  const isWhole = isText(id) && isText(digest) && typeof continued === 'boolean'
+  return isWhole ? { id, digest, continued } : undefined
 }
 
 /** Reads the target of an MCP call; null if it is not well-formed. */

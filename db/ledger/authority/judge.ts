@@ -1,7 +1,8 @@
+import type { ApprovalReplay } from '../approvals/approval-rule.ts'
 import { NotRecomputable, type ReplayedCall, RowContradiction } from './call.ts'
 import type { RecordedAuthority, RecordedDecision } from './decision.ts'
 import { refusalOfCapabilities, refusalOfSummarisedCapabilities } from './demands.ts'
-import { refusalOfResource, refusalOfTool } from './reached.ts'
+import { refusalOfMissingApproval, refusalOfResource, refusalOfTool } from './reached.ts'
 import type { LedgerReplay, ReplayedPrincipal } from './replay.ts'
 import { certificateHolds, isInForce, proofFault, RULE_REFUSAL_REASONS, thumbprintsAt } from './rule.ts'
 import type { CheckDigest, ConfigurationState, PrincipalState } from './states.ts'
@@ -71,6 +72,7 @@ export type RecomputationFault =
   | null
 
 interface JudgedCall extends ReplayedCall {
+  readonly approvals: ApprovalReplay
   /** The CAs that vouch for its principal, as far as rows have said them. */
   readonly vouching: Pick<ReplayedPrincipal, 'trustedCas' | 'bundle'>
   /** True if rows of its stream name the CA wherever one lets a caller in. */
@@ -108,6 +110,7 @@ function compare(decision: RecordedDecision, replay: LedgerReplay): Recomputatio
     configuration,
     principal,
     bindings: known.bindings,
+    approvals: replay.approvals,
     vouching: known,
     namesAnchors: replay.anchoring.has(decision.row.stream),
     replay,
@@ -180,7 +183,8 @@ const refusalOf = (call: JudgedCall): string | null =>
   refusalOfCapabilities(call) ??
   refusalOfTool(call) ??
   refusalOfChecks(call) ??
-  refusalOfStop(call)
+  refusalOfStop(call) ??
+  refusalOfMissingApproval(call, call.approvals)
 
 function refusalOfCaller(call: JudgedCall): string | null {
   const { decision, principal } = call

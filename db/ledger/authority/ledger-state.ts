@@ -2,6 +2,7 @@ import canonicalize from 'canonicalize'
 import type { StopScopes } from '../../stops/open-stops.ts'
 import { stopScopeOf } from '../../stops/stop.ts'
 import { isObject } from '../../support/json.ts'
+import { type ApprovalRule, isReplayedApproval, type ReplayedApproval } from '../approvals/approval-rule.ts'
 import type { LimitsState } from '../metered/limit-replay.ts'
 import { isLimitsState } from '../metered/limits-state.ts'
 import type { LeafVersion } from '../record/leaf.ts'
@@ -49,6 +50,8 @@ export interface ReplayState extends BoundState, LimitsState {
   readonly prices?: RecordOf<PriceRates>
   /** The stops that have not ended; absent: none. */
   readonly stops?: StopScopes
+  /** Keyed by id; absent: there is none. */
+  readonly approvals?: RecordOf<ReplayedApproval>
   /** Subjects and resources of rows of version 1. */
   readonly old: readonly string[]
 }
@@ -105,14 +108,15 @@ type PrincipalRecord = {
   readonly ways_in: readonly string[] | null
 }
 
-type ResourceRecord = Pick<ResourceState, 'revision' | 'name' | 'enabled'> & {
-  readonly required_capability: string | null
-  readonly tool_capabilities: RecordOf<string>
-  readonly tools: RecordOf<
-    readonly [state: ReplayedTool['state'], digest: string | null, pending: string | null]
-  >
-  readonly fields: RecordOf<string>
-}
+type ResourceRecord = Pick<ResourceState, 'revision' | 'name' | 'enabled'> &
+  Partial<ApprovalRule> & {
+    readonly required_capability: string | null
+    readonly tool_capabilities: RecordOf<string>
+    readonly tools: RecordOf<
+      readonly [state: ReplayedTool['state'], digest: string | null, pending: string | null]
+    >
+    readonly fields: RecordOf<string>
+  }
 
 type ConfigurationRecord = Pick<ConfigurationState, 'checks'> & {
   readonly egress_dpop_mode: string
@@ -133,13 +137,14 @@ export const principalMembers = ({
 })
 
 export const resourceMembers = (
-  { requiredCapability, toolCapabilities, ...state }: ResourceState,
+  { requiredCapability, toolCapabilities, toolApprovals, ...state }: ResourceState,
   tools: ReadonlyMap<string, ReplayedTool>,
   fields: RecordOf<string>,
 ): ResourceRecord => ({
   ...state,
   required_capability: requiredCapability,
   tool_capabilities: toolCapabilities,
+  ...(toolApprovals !== undefined && { tool_approvals: toolApprovals }),
   tools: Object.fromEntries(
     [...tools].map(([tool, { state, digest, pending }]) => [tool, [state, digest, pending] as const]),
   ),
@@ -228,6 +233,7 @@ const MEMBERS: RecordOf<(value: unknown) => boolean> = {
   names_anchors: isTexts,
   prices: (value) => value === undefined || recordOf(isPriceRates)(value),
   stops: (value) => value === undefined || recordOf((scope) => stopScopeOf(scope) !== null)(value),
+  approvals: (value) => value === undefined || recordOf(isReplayedApproval)(value),
   old: isTexts,
   secret: (value) => value === false || isTextOrNull(value),
   secret_is_disabled: isFlag,

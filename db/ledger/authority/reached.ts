@@ -1,7 +1,8 @@
+import { type ApprovalReplay, NO_TOOL_APPROVALS, type ReplayedApproval } from '../approvals/approval-rule.ts'
 import { NotRecomputable, type ReplayedCall, RowContradiction } from './call.ts'
 import type { RecordedDecision } from './decision.ts'
 import type { ReplayedResource } from './replay.ts'
-import { BUILT_IN_TOOL } from './rule.ts'
+import { approverOf, BUILT_IN_TOOL } from './rule.ts'
 import type { ResourceState } from './states.ts'
 
 /** The doors of one resource. There the binding is asked before anything is said of its tools. */
@@ -91,4 +92,49 @@ export function refusalOfTool(call: ReplayedCall): string | null {
   throw new RowContradiction(
     `was judged against ${authority.pin ?? 'no definition'}, but ${tool.digest} is approved`,
   )
+}
+
+/** Tells if the tool of a call has a rule about approvals. */
+export function needsApproval(call: ReplayedCall): boolean {
+  const { row } = call.decision
+  const found = row.action === 'mcp_tools_call' ? resourceOf(call) : null
+  if (!found) return false
+  const [, state] = found
+  const { approval = null, toolApprovals: own = NO_TOOL_APPROVALS } = state
+  return approverOf({ approval, tool_approvals: own }, upstreamToolName(row.tool, state)) !== null
+}
+
+/** The last question of the rule (docs/ledger.md#rule, 9). */
+export function refusalOfMissingApproval(call: ReplayedCall, approvals: ApprovalReplay): string | null {
+  const { decision, authority } = call
+  const { approval: named } = authority
+  if (!needsApproval(call)) {
+    if (named !== null) throw new RowContradiction('names an approval that it does not need')
+    return null
+  }
+  if (named === null) return 'approval_required'
+  if (!decision.allowed) throw new RowContradiction('was refused, and names an approval')
+  const problem = approvalFault(call, approvals.find(named.id), named)
+  if (problem !== null) throw new RowContradiction(problem)
+  return null
+}
+
+function approvalFault(
+  { decision: { row }, authority }: ReplayedCall,
+  known: ReplayedApproval | undefined,
+  { id, digest, continued }: NonNullable<ReplayedCall['authority']['approval']>,
+): string | null {
+  if (!known) return `names the approval ${id}, which no row asked for`
+  const isSame =
+    known.subject === row.principal_id &&
+    known.resource === authority.resource?.id &&
+    known.revision === authority.resource.revision &&
+    known.tool === row.tool &&
+    known.pin === authority.pin &&
+    known.call_digest === digest
+  if (!isSame) return `names the approval ${id}, which is of another call`
+  if (known.status === 'open') return `names the approval ${id}, which nobody had given`
+  if (row.recorded_at >= known.expires_at) return `names the approval ${id}, whose time was over`
+  if (continued) return known.status === 'used' ? null : `goes on with the approval ${id}, which was not used`
+  return known.status === 'used' ? `names the approval ${id}, which was used before` : null
 }

@@ -1,5 +1,6 @@
 import { OpenStops } from '../../stops/open-stops.ts'
 import { isObject, type UnknownRecord } from '../../support/json.ts'
+import { ApprovalReplay } from '../approvals/approval-rule.ts'
 import { MeteredRows } from '../metered/metered-rows.ts'
 import type { LeafVersion, StoredRow } from '../record/leaf.ts'
 import { BoundReplay } from './bound.ts'
@@ -76,6 +77,7 @@ export class LedgerReplay {
   readonly bound: BoundReplay
   /** Limits, and the meters that calls count in. */
   readonly metered: MeteredRows
+  readonly approvals: ApprovalReplay
   /** Subjects and resources of rows of version 1, which say no state. */
   readonly before: Set<string>
 
@@ -83,6 +85,7 @@ export class LedgerReplay {
   constructor(state?: ReplayState & Partial<Pick<OpenDecisions, 'open_is_cut'>>) {
     this.bound = new BoundReplay(state)
     this.metered = new MeteredRows(state)
+    this.approvals = new ApprovalReplay(state?.approvals)
     this.before = new Set(state?.old)
     this.stops = new OpenStops(state?.stops)
     if (!state) return
@@ -119,7 +122,9 @@ export class LedgerReplay {
 
   /** Returns what rows to come are judged by. */
   state(): ReplayState {
+    const approvals = this.approvals.state()
     return {
+      ...(approvals && { approvals }),
       ...this.bound.state(),
       principals: Object.fromEntries(
         [...this.principals].map(([subject, { states, bindings, trustedCas, bundle, waysIn }]) => [
@@ -165,6 +170,7 @@ export class LedgerReplay {
     if (row.action === 'config.loaded') return this.#seeConfiguration(row.config_digest, detail)
     if (row.action === 'authority.snapshot') return this.#seeSnapshot(detail)
     if (row.action === 'authority.trusted_cas') return this.#seeTrustedCas(detail)
+    if (family === 'approval') return this.approvals.apply(what, row, detail)
     if (family === 'mcp_binding') return this.#seeBinding(what, detail)
     if (family === 'mcp_resource') return this.#seeResource(what, detail)
     return TYPES.has(family) && !CANDIDATES.has(what) ? this.#seePrincipal(what, detail) : null

@@ -5,6 +5,8 @@
  * token or a body is good.
  */
 
+import type { ApprovalRule, ApproverKind } from '../approvals/approval-rule.ts'
+
 /** A thumbprint, and the end of the time that it is honoured: RFC 3339; null for the current one. */
 export type HonouredThumbprint = readonly [thumbprint: string, until: string | null]
 
@@ -28,6 +30,7 @@ export const RULE_REFUSAL_REASONS: ReadonlySet<string> = new Set([
   'capability_missing',
   'mcp_tool_quarantined',
   'stopped',
+  'approval_required',
 ])
 
 const PROMPTS = ['mcp.prompts.get']
@@ -61,6 +64,16 @@ export const capabilityOf = (
 ): string | null =>
   // Own members only: a tool may be called `constructor`.
   (Object.hasOwn(own, tool) ? own[tool] : undefined) ?? all
+
+/** Returns the approver of a call of a tool: by its own rule, else the resource's; null: nobody. */
+export function approverOf(
+  { approval, tool_approvals: own }: ApprovalRule,
+  tool: string,
+): ApproverKind | null {
+  // Own members only: a tool may be called `constructor`.
+  const ofTool = Object.hasOwn(own, tool) ? own[tool] : undefined
+  return ofTool === undefined ? approval : ofTool
+}
 
 /** The capability, and with `enforce_tools_call` the method's own after it, once (spec §2.3). */
 export function demandedByTool(capability: string | null, enforced: boolean): readonly string[] {

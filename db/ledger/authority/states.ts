@@ -1,4 +1,10 @@
 import { isObject, type UnknownRecord } from '../../support/json.ts'
+import {
+  type ApproverKind,
+  isApproverKind,
+  isToolApprovals,
+  type ToolApprovals,
+} from '../approvals/approval-rule.ts'
 import { isInstant } from '../canonical/instant.ts'
 import type { DpopMode, HonouredThumbprint } from './rule.ts'
 
@@ -17,6 +23,9 @@ export interface ResourceState {
   readonly requiredCapability: string | null
   readonly toolCapabilities: Readonly<Record<string, string>>
   readonly enabled: boolean
+  /** Absent: no call of it must be approved. */
+  readonly approval?: ApproverKind | null
+  readonly toolApprovals?: ToolApprovals
 }
 
 export interface CheckDigest {
@@ -74,9 +83,16 @@ export function principalStateOf(detail: UnknownRecord): PrincipalState | null {
 export function resourceStateOf(detail: UnknownRecord): ResourceState | null {
   const { revision, name, enabled } = detail
   const { required_capability: requiredCapability, tool_capabilities: own } = detail
+  const { approval, tool_approvals: toolApprovals } = detail
   if (!isRevision(revision) || !isText(name) || typeof enabled !== 'boolean') return null
   if (!(requiredCapability === null || isText(requiredCapability)) || !isTextMap(own)) return null
-  return { revision, name, requiredCapability, toolCapabilities: own, enabled }
+  if (!(approval === undefined || isApproverKind(approval))) return null
+  if (!(toolApprovals === undefined || isToolApprovals(toolApprovals))) return null
+  return {
+    ...{ revision, name, requiredCapability, toolCapabilities: own, enabled },
+    ...(approval !== undefined && { approval }),
+    ...(toolApprovals !== undefined && { toolApprovals }),
+  }
 }
 
 export function configurationStateOf(detail: UnknownRecord): ConfigurationState | null {

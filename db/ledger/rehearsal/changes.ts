@@ -9,7 +9,12 @@ export interface HypotheticalChanges {
   /** Keyed by the resource's id. */
   readonly resources: ReadonlyMap<
     string,
-    Partial<Pick<ResourceState, 'requiredCapability' | 'toolCapabilities' | 'enabled'>>
+    Partial<
+      Pick<
+        ResourceState,
+        'requiredCapability' | 'toolCapabilities' | 'enabled' | 'approval' | 'toolApprovals'
+      >
+    >
   >
   /** True if it binds a principal to a resource: by {@link bindingName}. */
   readonly bindings: ReadonlyMap<string, boolean>

@@ -3,7 +3,7 @@ import { NotRecomputable, type ReplayedCall } from '../authority/call.ts'
 import type { RecordedDecision } from '../authority/decision.ts'
 import { expectedDemands } from '../authority/demands.ts'
 import { isRefusedByCheck } from '../authority/judge.ts'
-import { isAtDoor, refusalOfResource, refusalOfTool } from '../authority/reached.ts'
+import { isAtDoor, needsApproval, refusalOfResource, refusalOfTool } from '../authority/reached.ts'
 import type { LedgerReplay } from '../authority/replay.ts'
 import { missingCapability, proofFault, RULE_REFUSAL_REASONS, thumbprintsAt } from '../authority/rule.ts'
 import { bindingName, changesConcern, type HypotheticalChanges, hasNoChanges } from './changes.ts'
@@ -162,7 +162,7 @@ const questionsBehind = (
   by: ReturnType<typeof refuserOf>,
 ): readonly VerdictQuestion[] => [
   () =>
-    by === 'rule' && call.decision.row.action === 'mcp_tools_call'
+    by === 'rule' && call.decision.row.action === 'mcp_tools_call' && !isHeld(call.decision)
       ? throwNotRecomputable('its arguments were never looked at')
       : null,
   ...call.configuration.checks
@@ -171,7 +171,11 @@ const questionsBehind = (
       (check) => () =>
         verdictOf(refusalOfCheck(check, { known: call.recorded.checks, asked: call.authority.checks })),
     ),
+  () => verdictOf(call.authority.approval === null && needsApproval(call) ? 'approval_required' : null),
 ]
+
+/** A call that lacked an approval alone has come past all other questions. */
+const isHeld = ({ reason }: RecordedDecision): boolean => reason === 'approval_required'
 
 /** A summary names neither certificate nor key, and one tool of many. */
 const questionsOfSummary = (call: RehearsedCall): readonly VerdictQuestion[] => [

@@ -1,4 +1,5 @@
 import { isObject, type UnknownRecord } from '../../support/json.ts'
+import { mayUseApproval } from '../approvals/approval-rule.ts'
 import type { FindRates } from '../authority/costs.ts'
 import { isCallAction, isDecisionRow, recordedDecisionOf } from '../authority/decision.ts'
 import { type RecomputationFault, recomputeDecision } from '../authority/judge.ts'
@@ -188,6 +189,7 @@ export function recomputer({
     if (isDecisionRow(row)) {
       if (judges) decide(row, version)
       else if (version === 2) meterUnjudged(row)
+      if (mayUseApproval(row)) replay.approvals.use(membersOf(row))
     } else if (isCallAction(row.action)) {
       if (version !== 2 || !OUTCOME_STATUSES.has(row.status)) return
       if (judges) price(row)

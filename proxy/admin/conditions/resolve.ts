@@ -111,6 +111,8 @@ class ChangeResolver {
         ...(required !== undefined && { requiredCapability: required }),
         ...(own !== undefined && { toolCapabilities: own ?? {} }),
         ...(enabled !== undefined && { enabled }),
+        ...('approval' in change && { approval: change.approval }),
+        ...('tool_approvals' in change && { toolApprovals: change.tool_approvals ?? {} }),
       })
     }
   }
@@ -179,7 +181,8 @@ function takesAway(
   if ('is_active' in change) return true
   if ('bound' in change) return !change.bound
   const { required_capability: required, tool_capabilities: own, enabled } = change
-  return enabled === false && required === undefined && own === undefined
+  const isAsked = 'approval' in change || 'tool_approvals' in change
+  return enabled === false && required === undefined && own === undefined && !isAsked
 }
 
 async function resourceOf({ database }: AdminContext, idOrName: string): Promise<McpResource | undefined> {

@@ -1,3 +1,4 @@
+import { approveCall, declineCall, getApproval, listAllApprovals } from '../approvals/operations.ts'
 import { confirmSegment, forgetSegment, restoreSegment, runArchive, showArchive } from '../audit/archive.ts'
 import { exportAudit, listAudit, showHead, verifyAudit, verifyAuditWithProgress } from '../audit/audit.ts'
 import { packEvidence, reviewAudit, showLog } from '../audit/evidence.ts'
@@ -173,4 +174,8 @@ const all = Object.values(DIRECT).flatMap((kind) => Object.values(kind)) as unkn
 >[]
 
 /** The operations of administration by the kind of their object, the first operator secret aside. */
-export const OPERATIONS = { ...DIRECT, proposals: proposalOperations(all) } as const
+export const OPERATIONS = {
+  ...DIRECT,
+  proposals: proposalOperations(all),
+  approvals: { list: listAllApprovals, get: getApproval, approve: approveCall, decline: declineCall },
+} as const

@@ -213,8 +213,12 @@ function authorityRoutes({ route, read, write }: AdminDoors): readonly BareRoute
 }
 
 function changeRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] {
-  const { proposals, rehearsals, sessions } = OPERATIONS
+  const { approvals, proposals, rehearsals, sessions } = OPERATIONS
   return [
+    route('GET', '/v1/admin/approvals', read, approvals.list),
+    route('GET', '/v1/admin/approvals/{id}', read, approvals.get),
+    route('POST', '/v1/admin/approvals/{id}/approve', write, approvals.approve),
+    route('POST', '/v1/admin/approvals/{id}/decline', write, approvals.decline),
     route('GET', '/v1/admin/proposals', read, proposals.list),
     route('GET', '/v1/admin/proposals/{id}', read, proposals.get),
     route('POST', '/v1/admin/proposals/{id}/confirm', read, proposals.confirm),

@@ -1,7 +1,8 @@
 import { z } from 'zod'
 import type { FieldError } from '../../../db/capabilities.ts'
-import { capabilityOf } from '../../../db/ledger/authority/rule.ts'
-import type { McpResourceFields } from '../../../db/mcp/resources.ts'
+import type { ApprovalRule } from '../../../db/ledger/approvals/approval-rule.ts'
+import { approverOf, capabilityOf } from '../../../db/ledger/authority/rule.ts'
+import { type McpResourceFields, NO_APPROVALS } from '../../../db/mcp/resources.ts'
 import { hostRefusal } from '../../egress/address.ts'
 import {
   checkSecretReference,
@@ -9,20 +10,35 @@ import {
   SECRET_REFERENCE_RULE,
   SecretReferenceError,
 } from '../../egress/secret-reference.ts'
-import { capabilityField, toolCapabilities } from '../operation/shapes.ts'
+import { approverKind, capabilityField, toolApprovals, toolCapabilities } from '../operation/shapes.ts'
 
-type ResourceRequirements = Pick<McpResourceFields, 'required_capability' | 'tool_capabilities'>
+type ResourceRequirements = Pick<McpResourceFields, 'required_capability' | 'tool_capabilities'> &
+  Partial<ApprovalRule>
 
 /**
- * True if a set that did not open a tool before opens it now: the tool demanded a capability, and demands
- * none or another one. A first demand, enabling and disabling lower nothing. Does NOT ask if anybody is
+ * True if a set that did not open a tool before opens it now: the tool demanded a capability, or an approval,
+ * and demands none or another one. A first demand, enabling and disabling lower nothing. Does NOT ask if anybody is
  * bound.
  */
 export function reducesRequirements(before: ResourceRequirements, after: ResourceRequirements): boolean {
   const named = new Set([...Object.keys(before.tool_capabilities), ...Object.keys(after.tool_capabilities)])
   const ofOthers = [before.required_capability, after.required_capability] as const
   const pairs = [...named].map((tool) => [capabilityOf(before, tool), capabilityOf(after, tool)] as const)
-  return [ofOthers, ...pairs].some(([was, is]) => was !== null && was !== is)
+  return (
+    [ofOthers, ...pairs].some(([was, is]) => was !== null && was !== is) || reducesApprovals(before, after)
+  )
+}
+
+function reducesApprovals(before: Partial<ApprovalRule>, after: Partial<ApprovalRule>): boolean {
+  const [was, is] = [
+    { ...NO_APPROVALS, ...before },
+    { ...NO_APPROVALS, ...after },
+  ]
+  const named = [...Object.keys(was.tool_approvals), ...Object.keys(is.tool_approvals)]
+  const pairs = named.map((tool) => [approverOf(was, tool), approverOf(is, tool)] as const)
+  return [[was.approval, is.approval] as const, ...pairs].some(
+    ([one, other]) => one !== null && one !== other,
+  )
 }
 
 const MAX_DOMAINS = 32
@@ -85,6 +101,14 @@ const description = z
 
 export const authType = z.enum(['none', 'bearer', 'api_key', 'mtls'])
 
+const ttl = z.int().min(60).max(86_400).meta({
+  description: 'How long a call may wait for its approval, and an approval for its call. s. Default 600.',
+})
+
+const wait = z.int().min(0).max(110).meta({
+  description: 'How long a call is held before it is refused for lack of an approval. s. Default 0.',
+})
+
 /** The body of a registration (docs/protocol.md#mcp-resources). */
 export const newMcpResource = z.strictObject({
   name: resourceName,
@@ -96,6 +120,10 @@ export const newMcpResource = z.strictObject({
   allowed_domains: domains.nullish(),
   enabled: z.boolean().default(true),
   tool_capabilities: toolCapabilities.nullish(),
+  approval: approverKind.optional(),
+  tool_approvals: toolApprovals.nullish(),
+  approval_ttl_s: ttl.optional(),
+  approval_wait_s: wait.optional(),
 })
 
 /** The body of a change: any of the fields. Null empties one that may be empty. */
@@ -109,6 +137,10 @@ export const mcpResourcePatch = z.strictObject({
   allowed_domains: domains.nullable().exactOptional(),
   enabled: z.boolean().exactOptional(),
   tool_capabilities: toolCapabilities.nullable().exactOptional(),
+  approval: approverKind.exactOptional(),
+  tool_approvals: toolApprovals.nullable().exactOptional(),
+  approval_ttl_s: ttl.exactOptional(),
+  approval_wait_s: wait.exactOptional(),
 })
 
 export const fieldsOfNew = (registration: z.output<typeof newMcpResource>): McpResourceFields => ({
@@ -118,6 +150,10 @@ export const fieldsOfNew = (registration: z.output<typeof newMcpResource>): McpR
   required_capability: registration.required_capability ?? null,
   allowed_domains: registration.allowed_domains ?? [],
   tool_capabilities: registration.tool_capabilities ?? {},
+  approval: registration.approval ?? null,
+  tool_approvals: registration.tool_approvals ?? NO_APPROVALS.tool_approvals,
+  approval_ttl_s: registration.approval_ttl_s ?? NO_APPROVALS.approval_ttl_s,
+  approval_wait_s: registration.approval_wait_s ?? NO_APPROVALS.approval_wait_s,
 })
 
 /** The fields of a resource after a change. One that needs no secret any more has none. */
@@ -133,6 +169,7 @@ export function fieldsOfPatch(
     auth_secret_ref: kept,
     allowed_domains: merged.allowed_domains ?? [],
     tool_capabilities: merged.tool_capabilities ?? {},
+    tool_approvals: merged.tool_approvals ?? NO_APPROVALS.tool_approvals,
   }
 }
 

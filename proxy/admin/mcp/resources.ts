@@ -10,6 +10,7 @@ import {
   listMcpResources,
   type McpResource,
   type McpResourceFields,
+  NO_APPROVALS,
   updateMcpResource,
 } from '../../../db/mcp/resources.ts'
 import { listMcpTools } from '../../../db/mcp/tools.ts'
@@ -76,7 +77,7 @@ export const createMcpResource = operation({
       action: 'mcp_resource.created',
       detail: {
         subject: id,
-        ...auditedFields(fields),
+        ...auditedFields(pickFields(fields, STATED_ALWAYS)),
         ...resourceAuthority({ ...fields, resource_id: id }, 1),
       },
       statements: [
@@ -167,7 +168,7 @@ async function replace(
     if (context.twoPerson.includes('grant')) throw new Refusal('precondition_failed')
   }
   // It stands in full next to this, and may be long.
-  const told = changed.filter((field) => field !== 'tool_capabilities')
+  const told = changed.filter((field) => field !== 'tool_capabilities' && field !== 'tool_approvals')
   await commitChange(context, caller, {
     action: 'mcp_resource.updated',
     detail: {
@@ -193,7 +194,13 @@ const approvedWords = ({ server_facts: facts }: McpResource): JsonObject => ({ .
 const GRANT: AdminCapability = 'admin.grant'
 
 /** The fields that say who may call what. */
-const DEMANDS = ['required_capability', 'tool_capabilities', 'enabled'] as const
+const DEMANDS = [
+  ...['required_capability', 'tool_capabilities', 'enabled'],
+  ...['approval', 'tool_approvals'],
+] as const
+
+/** The fields that a row of a registration has; its authority says those about approvals. */
+const STATED_ALWAYS = RESOURCE_FIELDS.filter((field) => !Object.hasOwn(NO_APPROVALS, field))
 
 /** The fields that decide who answers, and as whom it is patch. */
 const READ_AGAIN: readonly McpResourceField[] = ['endpoint_url', 'auth_type', 'auth_secret_ref']

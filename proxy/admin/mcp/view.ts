@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { z } from 'zod'
-import { capabilityOf } from '../../../db/ledger/authority/rule.ts'
+import { approverOf, capabilityOf } from '../../../db/ledger/authority/rule.ts'
 import type { McpResource, McpResourceFields } from '../../../db/mcp/resources.ts'
 import type { McpTool } from '../../../db/mcp/tools.ts'
 import type { JsonObject, JsonValue } from '../../../db/support/json.ts'
@@ -14,13 +14,14 @@ import {
   pendingIntroduction,
 } from '../../mcp/pinning/introduction.ts'
 import { pendingChanges } from '../../mcp/pinning/tool-changes.ts'
-import { author, capabilityToken, instant, sha256 } from '../operation/shapes.ts'
+import { approverKind, author, capabilityToken, instant, sha256 } from '../operation/shapes.ts'
 import { authType } from './body.ts'
 
 const tool = {
   name: z.string(),
   exposed_as: z.string().meta({ examples: ['files.read_file'] }),
   required_capability: capabilityToken.nullable().meta({ description: 'Null: only a binding is required.' }),
+  approval: approverKind.meta({ description: 'Who must approve its calls. Null: nobody.' }),
   state: z.enum(['approved', 'quarantined', 'gone']),
   digest: sha256.nullable().meta({ description: 'Null if it was never approved.' }),
   pending_digest: sha256.nullable(),
@@ -43,6 +44,10 @@ const resource = {
   allowed_domains: z.array(z.string()),
   enabled: z.boolean(),
   tool_capabilities: z.record(z.string(), capabilityToken),
+  approval: approverKind,
+  tool_approvals: z.record(z.string(), approverKind),
+  approval_ttl_s: z.int(),
+  approval_wait_s: z.int(),
   era: z.enum(['modern', 'legacy']).nullable(),
   protocol_version: z.string().nullable(),
   last_read_at: instant.nullable(),
@@ -191,6 +196,7 @@ function toolView(resource: McpResource, tool: McpTool) {
     name,
     exposed_as: `${resource.name}.${name}`,
     required_capability: capabilityOf(resource, name),
+    approval: approverOf(resource, name),
     state,
     digest,
     pending_digest,
@@ -209,9 +215,10 @@ const definitionOf = (text: string | null): Record<string, unknown> | null =>
  * as values.
  */
 export function auditedFields(fields: Partial<McpResourceFields>): JsonObject {
-  const { endpoint_url: endpoint, tool_capabilities: own, ...rest } = fields
+  const { endpoint_url: endpoint, tool_capabilities: own, tool_approvals: approvals, ...rest } = fields
   const audited: Record<string, JsonValue> = { ...rest }
   if (own !== undefined) audited.tool_capabilities = Object.entries(own)
+  if (approvals !== undefined) audited.tool_approvals = Object.entries(approvals)
   if (endpoint !== undefined) {
     const { origin, pathname } = new URL(endpoint)
     audited.endpoint_url = origin + pathname

@@ -1,6 +1,13 @@
 import { z } from 'zod'
+import type { ApproverKind, ToolApprovals } from '../../../db/ledger/approvals/approval-rule.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
-import { callerCapabilities, capabilityField, toolCapabilities } from './shapes.ts'
+import {
+  approverKind,
+  callerCapabilities,
+  capabilityField,
+  toolApprovals,
+  toolCapabilities,
+} from './shapes.ts'
 
 const id = z.string().min(1).max(256)
 
@@ -38,6 +45,8 @@ const members = z.strictObject({
   required_capability: capabilityField.nullable().exactOptional(),
   tool_capabilities: toolCapabilities.nullable().exactOptional(),
   enabled: z.boolean().exactOptional(),
+  approval: approverKind.exactOptional(),
+  tool_approvals: toolApprovals.nullable().exactOptional(),
   settings: SETTINGS.exactOptional(),
 })
 
@@ -55,13 +64,18 @@ interface RequirementChanges {
   readonly required_capability?: string | null
   readonly tool_capabilities?: Readonly<Record<string, string>> | null
   readonly enabled?: boolean
+  readonly approval?: ApproverKind | null
+  readonly tool_approvals?: ToolApprovals | null
 }
 
 const FORMS: readonly { readonly all: readonly string[]; readonly any?: readonly string[] }[] = [
   { all: ['principal', 'capabilities'] },
   { all: ['principal', 'is_active'] },
   { all: ['principal', 'resource', 'bound'] },
-  { all: ['resource'], any: ['required_capability', 'tool_capabilities', 'enabled'] },
+  {
+    all: ['resource'],
+    any: ['required_capability', 'tool_capabilities', 'enabled', 'approval', 'tool_approvals'],
+  },
   { all: ['settings'] },
 ]
 
@@ -72,7 +86,8 @@ const isOfForm = (names: readonly string[], { all, any = [] }: (typeof FORMS)[nu
 
 const RULE =
   'must be one of {principal, capabilities}, {principal, is_active: false}, {principal, resource, bound}, ' +
-  '{resource, required_capability, tool_capabilities, enabled} with at least one of the last three, and {settings}'
+  '{resource, required_capability, tool_capabilities, enabled, approval, tool_approvals} with at least one of the last five, ' +
+  'and {settings}'
 
 const change = members.transform((value: ChangeMembers, context): RehearsalChange => {
   if (FORMS.some((form) => isOfForm(Object.keys(value), form))) return value as RehearsalChange

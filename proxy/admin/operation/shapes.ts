@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { isCapability, parseCapabilities } from '../../../db/capabilities.ts'
+import { isToolApprovals, type ToolApprovals } from '../../../db/ledger/approvals/approval-rule.ts'
 import { parseListCursor } from '../../../db/support/cursor.ts'
 import {
   ADMIN_CAPABILITIES,
@@ -139,6 +140,32 @@ export const toolCapabilities = z
   .meta({ type: 'object', additionalProperties: CAPABILITY_SCHEMA, maxProperties: MAX_TOOLS })
 
 const isToolName = (text: string): boolean => text.length <= MAX_TOOL_LENGTH && /^[\x21-\x7e]+$/.test(text)
+
+/** The approver of calls of a tool; null: nobody. */
+export const approverKind = z.enum(['operator', 'person']).nullable()
+
+/** The own rules of tools about approvals, by name; without a prototype. */
+// Parsed by hand for the reason above.
+export const toolApprovals = z
+  .unknown()
+  .transform((value, context): ToolApprovals => {
+    const kept: Record<string, ToolApprovals[string]> = Object.create(null)
+    const fault = (message: string) => context.addIssue({ code: 'custom', message })
+    if (!isToolApprovals(value) || Array.isArray(value))
+      fault('must be an object: the name of a tool, and operator, person or null')
+    else if (Object.keys(value).length > MAX_TOOLS) fault(`must have at most ${MAX_TOOLS} entries`)
+    else if (JSON.stringify(value).length > MAX_TOOLS_TEXT)
+      fault(`must be at most ${MAX_TOOLS_TEXT} characters long`)
+    else if (!Object.keys(value).every(isToolName))
+      fault(`names of tools must be 1 to ${MAX_TOOL_LENGTH} visible ASCII characters`)
+    else for (const [tool, by] of Object.entries(value)) kept[tool] = by ?? null
+    return kept
+  })
+  .meta({
+    type: 'object',
+    additionalProperties: { type: ['string', 'null'], enum: ['operator', 'person', null] },
+    maxProperties: MAX_TOOLS,
+  })
 
 /** `rule` says what is wrong with a token, or null. Each bad entry is named by its index. */
 const setOf = (rule: (capability: string) => string | null) =>

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { deleteApprovals } from '../../../db/mcp/approvals.ts'
 import { deletePrincipalBindings } from '../../../db/mcp/bindings.ts'
 import { endSessionsOf } from '../../../db/operators/sessions.ts'
 import { deleteApiKeys } from '../../../db/principals/api-keys.ts'
@@ -70,6 +71,7 @@ export const erase = (kind: PrincipalKind) =>
           deletePins(database, type, id),
           deleteApiKeys(database, { type, id }),
           deletePrincipalBindings(database, type, id),
+          deleteApprovals(database, type, id),
           deleteStates(database, type, id),
           deleteSubjectKeys(database, type, id),
         ],

@@ -8,7 +8,15 @@ import { formHandler } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import type { DashboardPage } from '../frame/frame.ts'
 import { EMPTY_HTML, type HtmlFragment, hasCapability, html } from '../frame/parts.ts'
-import { endingCas, endingCertificates, keylessCallers, openProposals, ownCa, servers } from './cards.ts'
+import {
+  endingCas,
+  endingCertificates,
+  keylessCallers,
+  openApprovals,
+  openProposals,
+  ownCa,
+  servers,
+} from './cards.ts'
 import {
   aboutRefusal,
   cardId,
@@ -37,6 +45,7 @@ import {
 const SOURCES = [
   ...[
     standingCards,
+    openApprovals,
     openProposals,
     servers,
     secretUsed,

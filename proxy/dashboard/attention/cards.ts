@@ -131,6 +131,28 @@ export async function* openProposals(
     )
 }
 
+/** Calls that wait for an approval: each is news by itself. */
+export async function* openApprovals(
+  { context }: DashboardContext,
+  facts: AdministrationFacts,
+): AsyncGenerator<AttentionCard> {
+  const query = { status: 'open' as const, limit: '20' }
+  const { value, next } = await perform(OPERATIONS.approvals.list, context, { query }, facts)
+  for (const { id, status, principal, resource, tool, expires_at: until } of value.approvals) {
+    if (status !== 'open') continue
+    yield attentionCard(
+      html`A call of ${resource}.${tool} waits for an approval`,
+      html`<p>It is a call of ${principal}, and can be approved until ${relativeTime(until, facts.at)}. <a href="${pathOf('approvals', id)}">Read it</a></p>`,
+      `approval ${id}`,
+    )
+  }
+  if (next)
+    yield attentionCard(
+      html`More calls wait for an approval than are shown here`,
+      html`<p><a href="/proxy/approvals">Show all</a></p>`,
+    )
+}
+
 /** Links to the texts that an approval names by their digest alone. */
 function readServer({ params }: Readonly<Record<string, unknown>>): HtmlFragment {
   const id = isObject(params) ? params.resource_id : undefined

@@ -22,6 +22,7 @@ import {
   pathOf,
   relativeTime,
 } from '../frame/parts.ts'
+import { approvalRuleForm, approverWords } from './approval-rule.ts'
 
 type ServerView = OperationResult<z.output<typeof resourceDetail>>['value']
 
@@ -67,14 +68,15 @@ export const toolPage: DashboardPage = async ({ context }, facts) => {
         'Requires',
         value.required_capability === null ? 'only a binding' : capabilityTokens([value.required_capability]),
       ],
+      ['Each call approved by', approverWords(value.approval)],
       ['Read', relativeTime(value.last_read_at, facts.at)],
       ['Says about itself', html`<pre>${textOf(introductionIn(value.server))}</pre>`],
-    ])}<p>${button(facts, 'admin.tools', `${path}/refresh`, 'Read it now')} ${button(facts, 'admin.tools', `${path}/${value.enabled ? 'disable' : 'enable'}`, value.enabled ? 'Disable it' : 'Enable it', { if_match: ifMatch })} ${button(facts, 'admin.tools', `${path}/remove`, 'Remove it', { if_match: ifMatch })}</p>${hasCapability(facts, 'admin.tools') && html`<details><summary>Another address</summary><form method="post" action="${path}/address">${csrf(facts.session)}<input type="hidden" name="if_match" value="${ifMatch}"><label>Address <input name="endpoint_url" type="url" required maxlength="2048" value="${value.endpoint_url}"></label><p class="faint">It is read at once. What its tools say is judged by what was approved at the address before.</p><button>Use this address</button></form></details>`}</section>
+    ])}<p>${button(facts, 'admin.tools', `${path}/refresh`, 'Read it now')} ${button(facts, 'admin.tools', `${path}/${value.enabled ? 'disable' : 'enable'}`, value.enabled ? 'Disable it' : 'Enable it', { if_match: ifMatch })} ${button(facts, 'admin.tools', `${path}/remove`, 'Remove it', { if_match: ifMatch })}</p>${hasCapability(facts, 'admin.tools') && html`<details><summary>Another address</summary><form method="post" action="${path}/address">${csrf(facts.session)}<input type="hidden" name="if_match" value="${ifMatch}"><label>Address <input name="endpoint_url" type="url" required maxlength="2048" value="${value.endpoint_url}"></label><p class="faint">It is read at once. What its tools say is judged by what was approved at the address before.</p><button>Use this address</button></form></details>${approvalRuleForm(value, { path, ifMatch }, facts)}`}</section>
 <section class="card"><h2>Tools</h2>${dataTable(
-      ['Tool', 'Called as', 'State', 'Requires', 'Pinned', 'Look closely'],
+      ['Tool', 'Called as', 'State', 'Requires', 'Approved by', 'Pinned', 'Look closely'],
       value.tools.map(
         (tool) =>
-          html`<tr><td><details><summary>${tool.name}</summary><pre>${textOf(tool.definition)}</pre></details></td><td><code>${tool.exposed_as}</code></td><td><span class="verdict ${tool.state === 'approved' ? 'allowed' : 'denied'}">${isListedInPart(tool) ? 'approved, listed in part: approve it again' : tool.state}</span></td><td>${tool.required_capability === null ? '' : capabilityTokens([tool.required_capability])}</td><td>${relativeTime(tool.pinned_at, facts.at)}</td><td>${tool.flags.join(', ')}</td></tr>`,
+          html`<tr><td><details><summary>${tool.name}</summary><pre>${textOf(tool.definition)}</pre></details></td><td><code>${tool.exposed_as}</code></td><td><span class="verdict ${tool.state === 'approved' ? 'allowed' : 'denied'}">${isListedInPart(tool) ? 'approved, listed in part: approve it again' : tool.state}</span></td><td>${tool.required_capability === null ? '' : capabilityTokens([tool.required_capability])}</td><td>${tool.approval === null ? '' : approverWords(tool.approval)}</td><td>${relativeTime(tool.pinned_at, facts.at)}</td><td>${tool.flags.join(', ')}</td></tr>`,
       ),
       html`<p>It has none, or has not been read yet.</p>`,
     )}${skippedPart(value)}</section>

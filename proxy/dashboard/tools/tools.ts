@@ -18,6 +18,7 @@ import {
   relativeTime,
 } from '../frame/parts.ts'
 import { rehearsedFormHandler } from '../rehearsed/acting-rehearsed.ts'
+import { approvalRuleIn } from './approval-rule.ts'
 import { stateOf } from './tool.ts'
 
 const ofServer = ({ params, form }: FormSubmission) => ({
@@ -68,6 +69,13 @@ export const toolForms = (dashboard: DashboardContext) => {
         ...ofServer(facts),
         body: { endpoint_url: facts.form.get('endpoint_url') ?? '' },
       }),
+      to,
+      notice: 'updated',
+    }),
+    approval: rehearsedFormHandler(dashboard, mcpResources.update, {
+      title: () => 'Calls of this server will wait for approval otherwise',
+      label: 'Set the rule',
+      given: (facts) => ({ ...ofServer(facts), body: approvalRuleIn(facts.form) }),
       to,
       notice: 'updated',
     }),

@@ -1,7 +1,10 @@
+import type { ApproverKind } from '../../../db/ledger/approvals/approval-rule.ts'
+import { approverOf } from '../../../db/ledger/authority/rule.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { UnknownRecord } from '../../../db/support/json.ts'
 import { TaskIncompleteError } from '../../../db/support/thread.ts'
-import type { AccessToken, Principal, ToolCall } from '../../../plugins/facts.ts'
+import type { CallApproval } from '../../../plugins/audit/audit.ts'
+import type { AccessToken, CallCommitments, Principal, ToolCall } from '../../../plugins/facts.ts'
 import type { CallPermit } from '../../../plugins/permit.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
@@ -15,6 +18,7 @@ import type { McpMessage } from '../protocol/message.ts'
 import { compileSmall, NOT_CHECKED, quickFault } from '../schema/check.ts'
 import { isUsable, type McpRegistry, type PinnedTool } from '../state/registry.ts'
 import { type RequestStates, type StateOwner, stateRefused } from '../state/request-state.ts'
+import type { CallerSession } from '../state/sessions.ts'
 import type { McpTarget } from './demand-now.ts'
 import type { LargeParams } from './large-params.ts'
 
@@ -107,8 +111,23 @@ async function faultOffThread(
 const quarantined = ({ resource, tool }: PinnedTool): Refusal =>
   new Refusal('mcp_tool_quarantined', { detail: { tool: `${resource.name}.${tool.name}` } })
 
+/** The approval that a state of ours names. */
+export interface ApprovalState {
+  /** `asked`: the caller was asked to have it approved; `continued`: it is the next round of an approved one. */
+  readonly kind: 'asked' | 'continued'
+  readonly id: string
+}
+
+interface CallState {
+  /** The upstream's own; null if there is none. */
+  readonly requestState: string | null
+  readonly approvalState: ApprovalState | null
+}
+
+const NO_STATE: CallState = { requestState: null, approvalState: null }
+
 /** Opens a state, which must be this principal's for this call. Refuses with `mcp_params_invalid`. */
-export function mcpState(states: RequestStates): Plugin<ToolCheckFacts, { requestState: string | null }> {
+export function mcpState(states: RequestStates): Plugin<ToolCheckFacts, CallState> {
   return {
     name: 'mcp_state',
     admit: (facts) => {
@@ -116,15 +135,87 @@ export function mcpState(states: RequestStates): Plugin<ToolCheckFacts, { reques
       const { target } = granted
       const { requestState: sealed } = message.params
       const leaves = target.kind === 'tool' || target.kind === 'relay'
-      if (!leaves || sealed === undefined || sealed === null) return { requestState: null }
+      if (!leaves || sealed === undefined || sealed === null) return NO_STATE
       // A state that is no text was never sealed, so it was given to nobody.
       if (typeof sealed !== 'string') throw stateRefused()
-      return {
-        requestState: states.open(sealed, stateOwnerOf(granted.principal, message, destinationOf(target))),
-      }
+      const to = destinationOf(target)
+      const owner = stateOwnerOf(granted.principal, message, to)
+      return (to.pinned && approvalStateIn(states, sealed, owner)) ?? openedState(states, sealed, owner)
     },
   }
 }
+
+const openedState = (states: RequestStates, sealed: string, owner: StateOwner): CallState => ({
+  requestState: states.open(sealed, owner),
+  approvalState: null,
+})
+
+/** A state with an approval: its tag, the id, and of a call that goes on the upstream's own state. */
+const APPROVED_STATE = /^.{43}(apr_[0-9a-f]{24})(?:\.|$)/s
+
+function approvalStateIn(states: RequestStates, sealed: string, owner: StateOwner): CallState | null {
+  const [, id] = APPROVED_STATE.exec(sealed) ?? []
+  if (id === undefined) return null
+  if (states.tryOpen(sealed, { ...owner, method: APPROVAL_METHOD }) !== null)
+    return { requestState: null, approvalState: { kind: 'asked', id } }
+  const state = states.tryOpen(sealed, { ...owner, approval: id })
+  if (state === null) return null
+  return { requestState: state.slice(id.length + 1), approvalState: { kind: 'continued', id } }
+}
+
+// No method of MCP: a state of ours is none of an upstream.
+const APPROVAL_METHOD = 'approval'
+
+export const approvalStateOwner = (
+  principal: Principal,
+  message: McpMessage,
+  pinned: PinnedTool,
+): StateOwner => ({
+  ...stateOwnerOf(principal, message, destinationOf({ kind: 'tool', pinned })),
+  method: APPROVAL_METHOD,
+})
+
+/** Seals an upstream's state for the next round of a call, which goes by the same approval. */
+export function sealState(
+  states: Pick<RequestStates, 'seal'>,
+  state: string,
+  owner: StateOwner,
+  approval: CallApproval | null,
+): string {
+  if (approval === null) return states.seal(state, owner)
+  return states.seal(`${approval.id}.${state}`, { ...owner, approval: approval.id })
+}
+
+export interface ApprovalFacts extends ToolCheckFacts {
+  readonly commitments: CallCommitments
+  readonly session: CallerSession | null
+  readonly approvalState: ApprovalState | null
+}
+
+interface ApprovalFact {
+  readonly approval: CallApproval | null
+}
+
+const NO_APPROVAL: ApprovalFact = { approval: null }
+
+/**
+ * Asks last if somebody must approve the call, and has (docs/approvals.md). Asks nothing of a tool without a
+ * rule.
+ */
+export const mcpApproval = (
+  judge: (facts: ApprovalFacts, pinned: PinnedTool, by: ApproverKind) => Promise<CallApproval>,
+): Plugin<ApprovalFacts, ApprovalFact> => ({
+  name: 'approval',
+  admit: (facts) => {
+    const { target } = facts.granted
+    if (target.kind !== 'tool') return NO_APPROVAL
+    const { resource, tool } = target.pinned
+    const by = approverOf(resource, tool.name)
+    if (by !== null) return judge(facts, target.pinned, by).then((approval) => ({ approval }))
+    if (facts.approvalState !== null) throw stateRefused()
+    return NO_APPROVAL
+  },
+})
 
 export interface CallDestination {
   readonly resource: McpResource

@@ -3,8 +3,9 @@ import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { RowAssertion } from '../../../db/support/statement.ts'
 import type { CallRecorder, DecisionFacts } from '../../../plugins/audit/audit.ts'
 import type { CapabilityDemand, Principal, ReachedResource } from '../../../plugins/facts.ts'
-import type { Arrival, Plugin, Recorder } from '../../../plugins/plugin.ts'
+import { type Arrival, type Plugin, type Recorder, StaleAuthority } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
+import { ApprovalRequired } from '../protocol/approval-required.ts'
 import type { McpMessage, PeekedCall } from '../protocol/message.ts'
 import { UNREAD_DEMAND } from '../protocol/methods.ts'
 import { type McpRegistry, mapMaybe } from '../state/registry.ts'
@@ -111,10 +112,14 @@ export const mcpRecorder = (
   standing: McpBindingAssertion,
 ): Recorder<Arrival & DecisionFacts> => ({
   ...recorder,
-  allowed: (facts) => recorder.allowed(facts, standingOf(facts, standing)),
+  allowed: (facts) =>
+    facts.approval?.late
+      ? Promise.reject(new StaleAuthority('the call was held for its approval'))
+      : recorder.allowed(facts, standingOf(facts, standing)),
   refused: (facts, refusal, by) => {
     const known = facts.demand ? facts : { ...facts, ...summaryOfRead(facts as PartialCallFacts) }
-    return recorder.refused(known, refusal, by, standingOf(known, standing))
+    const opening = refusal instanceof ApprovalRequired ? refusal.opening : null
+    return recorder.refused(known, refusal, by, standingOf(known, standing), opening)
   },
 })
 

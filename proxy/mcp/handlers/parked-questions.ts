@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { isObject } from '../../../db/support/json.ts'
 import type { Refusal } from '../../../plugins/refusal.ts'
-import { type CallDestination, stateOwnerOf } from '../gate/checks.ts'
+import { type CallDestination, sealState, stateOwnerOf } from '../gate/checks.ts'
 import { canonicalizeArguments, memberText, paramsInvalid, resultMessage } from '../protocol/json-text.ts'
 import { META_KEYS } from '../protocol/versions.ts'
 import type { RequestStates } from '../state/request-state.ts'
@@ -119,8 +119,9 @@ export class ParkedQuestions {
   }
 
   #asking(id: string, { question }: ParkedCall): string {
-    const { granted, message } = this.#facts
-    const state = this.#sources.states.seal(id, stateOwnerOf(granted.principal, message, this.#to))
+    const { granted, message, approval } = this.#facts
+    const owner = stateOwnerOf(granted.principal, message, this.#to)
+    const state = sealState(this.#sources.states, id, owner, approval)
     const asked = `"inputRequests":{"${QUESTION}":${question}}`
     return `{"resultType":"input_required",${asked},"requestState":${JSON.stringify(state)}}`
   }

@@ -4,7 +4,7 @@ import type { HangupSignal } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { CallReport, Reply } from '../../http/reply.ts'
 import { MAX_INLINE_BYTES } from '../aside/aside.ts'
-import { type CallDestination, stateOwnerOf } from '../gate/checks.ts'
+import { type CallDestination, sealState, stateOwnerOf } from '../gate/checks.ts'
 import {
   errorMessage,
   eventOf,
@@ -355,7 +355,13 @@ class RelayedCall {
       caller: message.era,
       upstream: this.#era,
       edits,
-      seal: (state) => this.#sources.states.seal(state, stateOwnerOf(granted.principal, message, this.#to)),
+      seal: (state) =>
+        sealState(
+          this.#sources.states,
+          state,
+          stateOwnerOf(granted.principal, message, this.#to),
+          this.#facts.approval,
+        ),
     })
     this.#note(result.value)
     const committed = (sha256: string): RenderedResponse => {

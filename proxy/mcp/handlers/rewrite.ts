@@ -1,5 +1,6 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { isObject, type JsonObject, type UnknownRecord } from '../../../db/support/json.ts'
+import type { CallApproval } from '../../../plugins/audit/audit.ts'
 import type { CallCommitments, ToolCall } from '../../../plugins/facts.ts'
 import { OPEN_BRACE } from '../../../plugins/json-body/bytes.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
@@ -8,7 +9,7 @@ import type { Arrival, HangupSignal } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { MAX_INLINE_BYTES } from '../aside/aside.ts'
 import type { HeaderParam } from '../aside/messages.ts'
-import { type CallDestination, callSubject } from '../gate/checks.ts'
+import { type ApprovalState, type CallDestination, callSubject } from '../gate/checks.ts'
 import type { McpTarget } from '../gate/demand-now.ts'
 import type { ResourcePath } from '../gate/endpoint.ts'
 import type { LargeParams } from '../gate/large-params.ts'
@@ -42,6 +43,8 @@ export interface DispatchFacts extends Arrival, ResourcePath, Pick<JsonBody, 'bo
   readonly toolCall: ToolCall
   /** The upstream's own state of a multi round-trip request, if the caller sent one that is its own. */
   readonly requestState: string | null
+  readonly approvalState: ApprovalState | null
+  readonly approval: CallApproval | null
   readonly headerParams: readonly HeaderParam[]
   /** Null if the message is so small that they are read here. */
   readonly largeParams: LargeParams | null
@@ -185,7 +188,8 @@ function repeatingHeaders(
   }
 }
 
-type CallerMessage = Pick<DispatchFacts, 'body' | 'spans' | 'objects' | 'largeParams'> & CallerOnStream
+type CallerMessage = Pick<DispatchFacts, 'body' | 'spans' | 'objects' | 'largeParams' | 'approvalState'> &
+  CallerOnStream
 
 const EMPTY = readObject(Buffer.from('{}'))
 
@@ -205,6 +209,8 @@ function upstreamParams(call: CallerMessage, era: ProtocolEra, name: string | nu
     ...call.message.edits,
     ...judgedEdit(params),
     ...eraEdit(params, era),
+    // What the caller has sent back to this gateway is no answer to the upstream.
+    ...(call.approvalState?.kind === 'asked' && { inputResponses: null, requestState: null }),
     ...nameEdit(params, call.message.method, name),
     ...(requestState !== null && era === 'modern' && { requestState: JSON.stringify(requestState) }),
     ...metaEdit(call, era),

@@ -8,6 +8,7 @@ import {
   listMcpResources,
   mcpResourceByName,
   mcpResourceByNameQuery,
+  NO_APPROVALS,
   recordMcpReading,
   updateMcpResource,
 } from '../../../db/mcp/resources.ts'
@@ -39,6 +40,7 @@ t.test('§2.4 a resource is read back as it was registered, never read yet', asy
     allowed_domains: ['files.example'],
     enabled: false,
     tool_capabilities: { read: 'files.read' },
+    ...NO_APPROVALS,
     revision: 1,
     created_at: '2026-01-01T00:00:00.000Z',
     updated_at: '2026-01-01T00:00:00.000Z',

@@ -222,7 +222,10 @@ await t.test('what cannot be understood or done is one sentence, and nothing is 
     [/choose what to do: add, invite, list, /, []],
     [/give one name: /, ['add']],
     [/give its capabilities: /, ['add', 'alice']],
-    [/--role must be one of viewer, granter, auditor, owner, got "root"/, ['add', 'alice', '--role', 'root']],
+    [
+      /--role must be one of viewer, granter, auditor, approver, owner, got "root"/,
+      ['add', 'alice', '--role', 'root'],
+    ],
     [/use --role or --caps, not both/, ['grant', 'alice', '--role', 'owner', '--caps', 'admin.read']],
     [/capabilities\[0\]/, ['add', 'alice', '--caps', 'llm.chat', '--out', alice]],
     [/there is no operator with the name "nobody": there is none yet/, ['deactivate', 'nobody']],

@@ -253,6 +253,10 @@ const OTHERS: Readonly<Record<string, Making<[climbing: Climbing]>>> = {
     return [{ body: { since: DAY, until: NEXT, checkpoint } }]
   },
   verifyAudit: () => [{}],
+  listApprovals: () => [{}],
+  getApproval: () => [{ params: { id: 'apr_0' } }],
+  approveCall: () => [{ params: { id: 'apr_0' }, body: {} }],
+  declineCall: () => [{ params: { id: 'apr_0' }, body: {} }],
   listProposals: () => [{}],
   getProposal: () => [{ params: { id: 'prop_0' } }],
   confirmProposal: () => [{ params: { id: 'prop_0' } }],

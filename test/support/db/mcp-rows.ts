@@ -1,6 +1,6 @@
 import type { Database } from '../../../db/database.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import { findMcpResource, insertMcpResource } from '../../../db/mcp/resources.ts'
+import { findMcpResource, insertMcpResource, NO_APPROVALS } from '../../../db/mcp/resources.ts'
 import type { PinnedMcpTool } from '../../../db/mcp/tools.ts'
 import type { Opened } from './writer.ts'
 
@@ -17,6 +17,7 @@ export const fieldsOf = (name: string) => ({
   allowed_domains: [],
   enabled: true,
   tool_capabilities: {},
+  ...NO_APPROVALS,
   at: AT,
 })
 

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import type { Test } from 'tap'
-import type { McpResource } from '../../../db/mcp/resources.ts'
+import { type McpResource, NO_APPROVALS } from '../../../db/mcp/resources.ts'
 import {
   type McpUpstream,
   type McpUpstreamOptions,
@@ -164,6 +164,7 @@ export function resourceAt(url: string, fields: Partial<McpResource> = {}): McpR
     allowed_domains: [],
     enabled: true,
     tool_capabilities: {},
+    ...NO_APPROVALS,
     revision: 1,
     created_at: '2026-01-01T00:00:00.000Z',
     updated_at: '2026-01-01T00:00:00.000Z',

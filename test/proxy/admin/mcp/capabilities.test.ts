@@ -20,6 +20,7 @@ await t.test(
       'admin.tools',
       'admin.audit',
       'admin.settings',
+      'admin.approve',
       'admin.operators',
     ]
     t.strictSame((await gateway.admin('GET', PATH)).json, {

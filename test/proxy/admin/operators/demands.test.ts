@@ -20,6 +20,7 @@ function expectedOf(method: string, path: string): string {
     [/^\/v1\/admin\/operators/, 'admin.operators'],
     [/^\/v1\/admin\/(secret|signing-key|audit-key)\//, 'admin.operators'],
     [/^\/v1\/admin\/(ca|archive)(\/|$)/, 'admin.settings'],
+    [/^\/v1\/admin\/approvals\//, 'admin.approve'],
     [/^\/v1\/admin\/mcp-resources\/bindings/, 'admin.grant'],
     [/^\/v1\/admin\/(mcp-resources|providers)(\/|$)/, 'admin.tools'],
     [/\/stops$/, 'admin.stop'],
@@ -84,6 +85,7 @@ await t.test('an operator who holds what a route demands is let in, by that capa
     'admin.tools': ['DELETE', '/v1/admin/mcp-resources/mcpr_0', undefined, 404],
     'admin.audit': ['POST', '/v1/admin/audit/verify', undefined, 200],
     'admin.settings': ['DELETE', `/v1/admin/ca/${'0'.repeat(64)}`, undefined, 404],
+    'admin.approve': ['POST', '/v1/admin/approvals/apr_0/approve', {}, 404],
     'admin.operators': ['POST', '/v1/admin/operators', { operator_name: 'new' }, 201],
     'admin.stop': ['POST', '/v1/admin/stops', { scope: { kind: 'workloads' }, reason: 'mine' }, 201],
   }
