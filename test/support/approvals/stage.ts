@@ -29,5 +29,12 @@ export async function approvalStage(t: Test, rule: Json = {}): Promise<ApprovalS
   }
 }
 
+/** Makes an operator who may approve. */
+export async function approverOn(stage: Stage): Promise<ApprovalStage['decide']> {
+  const ask = as(stage, await operatorNamed(stage, 'ann', ['admin.read', 'admin.approve']))
+  return (id, verb, reason) =>
+    ask('POST', `/v1/admin/approvals/${id}/${verb}`, reason === undefined ? {} : { reason })
+}
+
 /** The approval that a refused call names. */
 export const askedIn = ({ json }: Pick<Answered, 'json'>): string => json.error.data.approval

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { approverOf } from '../../../../db/ledger/authority/rule.ts'
 import { reducesRequirements } from '../../../../proxy/admin/mcp/body.ts'
+import { approvalStage, askedIn } from '../../../support/approvals/stage.ts'
 import { type Json, testGateway } from '../../../support/gateway.ts'
 import { tool, toolServer } from '../../../support/mcp/stage.ts'
 import { as, operatorNamed } from '../../../support/operators.ts'
@@ -98,3 +99,20 @@ await t.test(
     ])
   },
 )
+
+await t.test('a rehearsal says which calls of today would have had to be approved', async (t) => {
+  const { stage, bot, files, decide } = await approvalStage(t)
+  for (const n of [1, 2, 3]) await stage.callTool(bot, 'files.read', { n })
+  const id = askedIn(await stage.callTool(bot, 'files.pay', { n: 1 }))
+  await decide(id, 'approve')
+  await stage.callTool(bot, 'files.pay', { n: 1 })
+  const rehearse = async (change: Json) =>
+    (await stage.admin('POST', '/v1/admin/rehearsals', { changes: [{ resource: 'files', ...change }] })).json
+  const all = await rehearse({ approval: 'operator' })
+  t.match(all.totals, { newly_refused: 3, newly_allowed: 0, undecidable: 0 })
+  t.match(all.newly_refused, [{ tool: 'files.read', reason: 'approval_required', decisions: 3 }])
+  const none = await rehearse({ tool_approvals: null })
+  t.match(none.totals, { newly_refused: 0, newly_allowed: 1, undecidable: 0 })
+  t.match(none.newly_allowed, [{ tool: 'files.pay', reason: 'approval_required' }])
+  t.ok(files)
+})
