@@ -1,5 +1,5 @@
 import type Provider from 'oidc-provider'
-import type { ProviderContext, ProviderToken } from 'oidc-provider'
+import type { ProviderClient, ProviderContext, ProviderToken } from 'oidc-provider'
 import { isCapability } from '../../../db/capabilities.ts'
 import { audienceOf } from '../../../plugins/dpop/audience.ts'
 import { PROOF_ALGORITHMS } from '../../../plugins/dpop/key.ts'
@@ -144,7 +144,11 @@ function featuresOf(
     devInteractions: { enabled: false },
     userinfo: { enabled: false },
     rpInitiatedLogout: { enabled: false },
-    revocation: { enabled: true },
+    revocation: {
+      enabled: true,
+      allowedPolicy: (_: ProviderContext, { clientId }: ProviderClient, token: { clientId: string }) =>
+        token.clientId === clientId,
+    },
     dPoP: { enabled: true },
     pushedAuthorizationRequests: { enabled: true },
     clientIdMetadataDocument: {
