@@ -197,3 +197,12 @@ await t.test('a program with a key has a grant of that key, and nobody refreshes
     status: 400,
   })
 })
+
+await t.test('thirty documents are fetched in a minute, whoever names them', async (t) => {
+  site.asked.length = 0
+  for (let count = 0; count < 40; count += 1) {
+    const { url } = authorizationUrl(`${site.url}/moved.json`, LOOPBACK)
+    t.equal((await gateway.fetch(url, { headers: { accept: 'text/html' } })).status, 400)
+  }
+  t.ok(site.asked.length > 10 && site.asked.length <= 30, `${site.asked.length} were`)
+})

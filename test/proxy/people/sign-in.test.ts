@@ -217,3 +217,9 @@ await t.test(
     t.equal((await redeem()).status, 200)
   },
 )
+
+await t.test('a grant has sixty tokens a minute', async (t) => {
+  let { json } = await (await granted('bob')).redeem()
+  for (let count = 1; count < 60; count += 1) json = (await refresh(json.refresh_token)).json
+  t.match(await refresh(json.refresh_token), { status: 429, json: { reason: 'token_throttled' } })
+})
