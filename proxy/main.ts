@@ -38,7 +38,9 @@ async function main(): Promise<void> {
   // Before anybody is told that it is ready: a reader of that may send a signal at once.
   heedSignals(gateway, settings)
   process.stderr.write(await nextSteps(settings, gateway))
-  process.stdout.write(`${JSON.stringify({ msg: 'ready', url: gateway.url, admin_url: gateway.adminUrl })}\n`)
+  const { url, adminUrl: admin_url, peoplePort: people_port } = gateway
+  const ready = { msg: 'ready', url, admin_url, ...(people_port !== null && { people_port }) }
+  process.stdout.write(`${JSON.stringify(ready)}\n`)
 }
 
 /** The command line's word on a rollback. Throws one sentence if it gives no reason, or another word. */

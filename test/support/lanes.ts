@@ -31,6 +31,7 @@ export const LONG: Readonly<Record<string, string>> = {
   ...because('gateways are killed again and again', [
     'test/attacks/crash',
     'test/proxy/archive/killed',
+    'test/proxy/people/killed',
     'test/proxy/dashboard/setup/crash',
   ]),
   ...because('every fault, edit or climb, one after the other', [
