@@ -1,6 +1,6 @@
 import { auth, type OAuthClientProvider } from '@modelcontextprotocol/client'
 import { auth as legacyAuth } from '@modelcontextprotocol/sdk/client/auth.js'
-import { decodeJwt } from 'jose'
+import { decodeJwt, exportJWK, generateKeyPair, SignJWT } from 'jose'
 import t from 'tap'
 import { proof, proofSigner } from '../../support/dpop.ts'
 import { testProvider } from '../../support/oidc/provider.ts'
@@ -18,7 +18,10 @@ const gateway = await peopleGateway(
   {
     claim: 'groups',
     map: { staff: { set: ['mcp.tools.list'], create: true } },
-    clients: { allow: [ADDRESS, `${site.url}/moved.json`, `${site.url}/large.json`], registration: 'sealed' },
+    clients: {
+      allow: ['/client.json', '/moved.json', '/large.json', '/keys.json'].map((path) => site.url + path),
+      registration: 'sealed',
+    },
   },
   { files: { '70-operators.yaml': operatorsFile(provider.issuer) } },
 )
@@ -196,6 +199,37 @@ await t.test('a program with a key has a grant of that key, and nobody refreshes
   t.match(await askToken(gateway, { ...again, refresh_token: refreshed.refresh_token }, used), {
     status: 400,
   })
+})
+
+await t.test('a program with keys of its own proves itself by them, once', async (t) => {
+  const { privateKey, publicKey } = await generateKeyPair('ES256')
+  const id = `${site.url}/keys.json`
+  const jwks = { keys: [{ ...(await exportJWK(publicKey)), kid: 'own', alg: 'ES256', use: 'sig' }] }
+  site.documents.set('/keys.json', {
+    ...{ client_id: id, client_name: 'Keys', redirect_uris: [LOOPBACK], jwks },
+    token_endpoint_auth_method: 'private_key_jwt',
+  })
+  const { url, verifier } = authorizationUrl(id, LOOPBACK)
+  const back = await new Person(gateway, 'alice').allow(url, provider.issuer)
+  const code = back.searchParams.get('code') ?? ''
+  const fields = { grant_type: 'authorization_code', client_id: id, redirect_uri: LOOPBACK }
+  const asked = { ...fields, code, code_verifier: verifier }
+  t.match(await askToken(gateway, asked), { status: 401, json: { error: 'invalid_client' } })
+  const assertion = await new SignJWT({ jti: 'one' })
+    .setProtectedHeader({ alg: 'ES256', kid: 'own' })
+    .setIssuer(id)
+    .setSubject(id)
+    .setAudience(PEOPLE_URL)
+    .setIssuedAt()
+    .setExpirationTime('1m')
+    .sign(privateKey)
+  const type = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
+  const proven = { ...asked, client_assertion_type: type, client_assertion: assertion }
+  const { status, json } = await askToken(gateway, proven)
+  t.equal(status, 200, JSON.stringify(json))
+  const again = { grant_type: 'refresh_token', client_id: id, refresh_token: json.refresh_token }
+  const used = { ...again, client_assertion_type: type, client_assertion: assertion }
+  t.match(await askToken(gateway, used), { status: 401 }, 'the assertion counts once')
 })
 
 await t.test('thirty documents are fetched in a minute, whoever names them', async (t) => {
