@@ -43,7 +43,7 @@ export const describePeopleServer =
   ({ service, options }: Pick<PeopleSignIn, 'service' | 'options'>) =>
   async (arrival: Arrival): Promise<Reply> => {
     const { body } = await service.answer(arrival)
-    const described: unknown = JSON.parse(String(body))
+    const described: unknown = JSON.parse(Buffer.isBuffer(body) ? body.toString() : '')
     if (!isObject(described)) throw new Error('the metadata is no object')
     const { claims_supported, claims_parameter_supported, ...rest } = described
     return jsonReply(200, {

@@ -175,7 +175,7 @@ await t.test('a body is of 16 KiB at most, and 600 sign-ins are open at once', a
       await answer.arrayBuffer()
       statuses.set(answer.status, (statuses.get(answer.status) ?? 0) + 1)
     }
-  t.same([...statuses.keys()].toSorted(), [303, 503])
+  t.same(new Set(statuses.keys()), new Set([303, 503]))
   const begun = statuses.get(303) ?? 0
   // Those that ask at once see the same count.
   t.ok(begun <= 610, `${begun} were begun`)

@@ -92,9 +92,10 @@ async function verifiedClaims(
 
 /** Finds the one resource that is asked for, of those that the assertion is for; null: there is none. */
 function resourceOf({ resource: named }: AssertionClaims, asked: unknown, url: string): string | null {
-  const allowed = [named ?? url].flat().map((one) => audienceOf(String(one), [url]))
+  const audience = (one: unknown): string | null => (typeof one === 'string' ? audienceOf(one, [url]) : null)
+  const allowed = [named ?? url].flat().map(audience)
   const wanted = [asked ?? named ?? url].flat()
-  const resource = wanted.length === 1 ? audienceOf(String(wanted[0]), [url]) : null
+  const resource = wanted.length === 1 ? audience(wanted[0]) : null
   return resource !== null && (allowed.includes(resource) || allowed.includes(url)) ? resource : null
 }
 

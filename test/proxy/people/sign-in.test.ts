@@ -107,14 +107,14 @@ await t.test('a set is applied anew at each sign-in, and several unite', async (
   const patched = rows.findLast(({ action }) => action === 'user.capabilities_patched')
   t.match(patched?.detail, { previous: ['llm.chat'] })
   const { capabilities } = patched?.detail ?? {}
-  t.same(Array.isArray(capabilities) && capabilities.toSorted(), ['files.use', 'llm.chat', 'mcp.tools.list'])
+  t.same(new Set(capabilities as string[]), new Set(['files.use', 'llm.chat', 'mcp.tools.list']))
 })
 
 await t.test('of 200 redemptions of one code at once, one has a token', async (t) => {
   const { redeem } = await granted('bob')
   const answers = await Promise.all(Array.from({ length: 200 }, redeem))
   t.equal(answers.filter(({ status }) => status === 200).length, 1)
-  t.same([...new Set(answers.map(({ json }) => json.error))].toSorted(), ['invalid_grant', undefined])
+  t.same(new Set(answers.map(({ json }) => json.error)), new Set(['invalid_grant', undefined]))
 })
 
 await t.test('a code that is shown again ends the grant of its first token', async (t) => {
