@@ -40,7 +40,7 @@ export const OPERATOR_SETS = {
   viewer: ['admin.read'],
   granter: ['admin.read', 'admin.grant', 'admin.enroll', 'admin.stop'],
   auditor: ['admin.read', 'admin.audit'],
-  approver: ['admin.read', 'admin.approve'],
+  approver: ['admin.read', 'admin.approve', 'admin.stop'],
   owner: ADMIN_CAPABILITIES,
 } as const satisfies Readonly<Record<string, readonly AdminCapability[]>>
 
