@@ -1,4 +1,5 @@
 import type { ColumnType, Generated } from 'kysely'
+import type { CallGrade, MinProof } from './ledger/authority/rule.ts'
 
 /** Every table and column. Timestamps are RFC 3339 text, UTC, ms; truths are 0 or 1; JSON is text. */
 export interface DatabaseSchema {
@@ -217,12 +218,6 @@ interface SigningKeyTable {
   /** The instant from which it signs nothing any more. Null: it signs. */
   readonly retired_at: string | null
 }
-
-/** The least proof that a resource takes: a certificate, a token bound to a key, or a token alone. */
-export type MinProof = 'certificate' | CallGrade
-
-/** The proof of a call without a certificate: a token bound to the client's key, or a token alone. */
-export type CallGrade = 'key' | 'none'
 
 /** A person's permission for a client to call in their name (docs/people.md). */
 interface PeopleGrantTable {

@@ -3,7 +3,8 @@ import canonicalize from 'canonicalize'
 import { isApproverKind, isToolApprovals } from './ledger/approvals/approval-rule.ts'
 import type { BoundValues } from './ledger/authority/bound.ts'
 import type { AuthorityTables, StoredPrincipal, StoredResource } from './ledger/authority/compare.ts'
-import type { HonouredThumbprint } from './ledger/authority/rule.ts'
+import type { GrantState } from './ledger/authority/grants.ts'
+import type { HonouredThumbprint, MinProof } from './ledger/authority/rule.ts'
 import type { PreviousCas, ReplayedTool } from './ledger/authority/states.ts'
 import { isTexts, listText } from './ledger/authority/states.ts'
 import { caDigests } from './principals/ca-texts.ts'
@@ -20,7 +21,7 @@ export const AUTHORITY_TABLES = [
   ...Object.values(PRINCIPAL_TABLES).map(({ table }) => table),
   ...['certificate_pins', 'mcp_bindings', 'mcp_resources', 'mcp_tools', 'attached_cas', 'agent_trusted_cas'],
   ...['api_keys', 'settings', 'signing_keys', 'operator_identities', 'operator_sessions', 'capability_sets'],
-  ...['limits', 'stops'],
+  ...['limits', 'stops', 'people_grants'],
 ]
 
 /** A month and two days: the walk of rows forgets older windows that nothing holds. ms. */
@@ -91,6 +92,7 @@ export function authorityTablesOf(
       meters: meters.map(meterOfRow),
       since,
     },
+    grants: grantsOf(rowsOf),
     oddTexts: [...oddCas(rowsOf('attached_cas')), ...oddTools(rowsOf('mcp_tools'))],
   }
 }
@@ -157,6 +159,8 @@ function resourceOf(row: TableRow, tools: readonly (readonly [string, ReplayedTo
     toolCapabilities: textMapOf(row.tool_capabilities),
     enabled: row.enabled === 1,
     ...approvalRuleOf(row),
+    minProof: proofOf(row.min_proof),
+    toolMinProof: proofMapOf(row.tool_min_proof),
     tools: new Map(tools),
     fields: {
       endpoint_url_sha256: sha256(row.endpoint_url),
@@ -176,6 +180,32 @@ function approvalRuleOf(row: TableRow): Pick<StoredResource, 'approval' | 'toolA
     approval: isApproverKind(approval) || approval === null ? approval : 'person',
     toolApprovals: isToolApprovals(read) ? read : { [text(own)]: null },
   }
+}
+
+/** A text that is no proof is shown as it is, and so differs from every row. */
+const proofOf = (value: unknown): MinProof => text(value) as MinProof
+
+const proofMapOf = (json: unknown): Readonly<Record<string, MinProof>> =>
+  textMapOf(json) as Readonly<Record<string, MinProof>>
+
+/** The grants of people, whose users rows know by their pseudonyms. */
+function grantsOf(rowsOf: (table: string) => readonly TableRow[]): ReadonlyMap<string, GrantState> {
+  const { table, id, ref } = PRINCIPAL_TABLES.user
+  const users = new Map(rowsOf(table).map((row) => [text(row[id]), text(row[ref])]))
+  return new Map(
+    rowsOf('people_grants').map((row) => [
+      text(row.id),
+      {
+        subject: users.get(text(row.principal_id)) ?? text(row.principal_id),
+        client: text(row.client_id_sha256),
+        scope: row.scope === null ? null : text(row.scope).split(' '),
+        resource: text(row.resource),
+        bound: text(row.bound) as GrantState['bound'],
+        jkt: textOrNull(row.jkt),
+        expires_at: text(row.expires_at),
+      },
+    ]),
+  )
 }
 
 /** The digests of a server's words in force, among its facts (docs/mcp.md#server). */

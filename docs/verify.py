@@ -30,6 +30,7 @@ DEEPEST = 16  # levels of a detail (#leaf)
 KEPT_REVISIONS = 16  # of a principal, for summaries that stand behind later ones (#rule)
 KEPT_CONFIGURATIONS = 256  # (#state)
 KEPT_SESSIONS = 10_000  # then those that are over are forgotten (#state)
+KEPT_GRANTS = 10_000
 KEPT_CALLS = 100_000  # that are open at one time (#pairs)
 NAMED_ROWS = 20
 
@@ -336,10 +337,11 @@ class Resource:
         self.own = dict(said["tool_capabilities"])
         self.enabled = said["enabled"]
         self.rule = {name: said[name] for name in ("approval", "tool_approvals") if name in said}  # who approves calls: #approvals
+        self.proof, self.own_proof = said.get("min_proof", "certificate"), dict(said.get("tool_min_proof", {}))
         self.tools = tools  # name: what it is, the approved digest and the one that waits, each None where there is none
 
     def state(self):
-        return (self.name, self.required, self.own, self.enabled, self.rule)
+        return (self.name, self.required, self.own, self.enabled, self.rule, self.proof, self.own_proof)
 
     def approver(self, tool):
         own = self.rule.get("tool_approvals", {})
@@ -443,6 +445,7 @@ class State:
         self.prices = {}  # the rates that rows have stated, by their names
         self.limits = Limits()
         self.approvals = {}  # calls that wait for an approval, or have one: #approvals
+        self.grants = {}  # what people have allowed clients, by the grant's id
 
     def start(self, row):
         """Takes in what a start of the service says."""
@@ -520,7 +523,7 @@ class State:
             need(strings(said.get("digests")) and subject in self.principals, "does not say which CAs vouch for whom")
             self.vouching[subject].replace(said["digests"], said.get("previous_bundles"))
 
-    def learn(self, action, digest, said):
+    def learn(self, action, digest, said, now):
         """Takes in a row of a change of version 2. Raises Contradiction; what the row says stands all the same."""
         kind, _, what = action.partition(".")
         if action == "config.loaded":
@@ -548,6 +551,8 @@ class State:
             self.resource(said, what)
         elif kind == "mcp_binding":
             self.binding(said, what)
+        elif kind == "grant":
+            self.grant(said, what, now)
 
     def configuration(self, digest, said):
         named = said.get("checks")
@@ -556,7 +561,8 @@ class State:
             and isinstance(said.get("no_downgrade"), bool)
             and isinstance(said.get("enforce_tools_call"), bool)
             and isinstance(named, list)
-            and all(is_check(check) and isinstance(check.get("shadow"), bool) for check in named),
+            and all(is_check(check) and isinstance(check.get("shadow"), bool) for check in named)
+            and is_door(said),
             "does not say what the configuration is",
         )
         self.configurations.pop(digest, None)
@@ -611,6 +617,7 @@ class State:
             and strings(list(own.values()))
             and isinstance(said.get("enabled"), bool)
             and is_rule(said)
+            and has_proofs(said)
             and pairs(said.get("pinned", []))
             and pairs(said.get("quarantined", []))
             and strings(said.get("gone", [])),
@@ -640,6 +647,21 @@ class State:
         else:
             follows = new.revision == before + 1 or (known is None and name in self.old)
         need(follows, f"makes revision {new.revision} of {name} behind {before}")
+
+    def grant(self, said, what, now):
+        name, client = said.get("grant"), said.get("client")
+        need(isinstance(name, str), "does not say which grant it is about")
+        if what != "issued":
+            known = self.grants.pop(name, None)
+            return need(not known or known["subject"] == said.get("subject"), f"ends the grant {name} of somebody else")
+        new = {part: said.get(part, 0) for part in ("subject", "scope", "resource", "bound", "jkt", "expires_at")}
+        new["client"] = client.get("id_sha256") if isinstance(client, dict) else None
+        need(is_grant(new), "does not say what it grants")
+        again = name in self.grants
+        self.grants[name] = new
+        if len(self.grants) > KEPT_GRANTS:
+            self.grants = {one: of for one, of in self.grants.items() if of["expires_at"] >= now}
+        need(not again, f"issues the grant {name} once more")
 
     def rotate(self, what, said):
         step = ROTATION.get(f"{what} {said.get('phase')}" if what == "rotation_cancelled" else what)
@@ -723,11 +745,11 @@ class State:
                 name: {
                     "revision": one.revision, "name": one.name, "enabled": one.enabled, "required_capability": one.required,
                     "tool_capabilities": one.own, "tools": {tool: list(held) for tool, held in one.tools.items()},
-                    "fields": self.fields.get(name, {}), **one.rule,
+                    "fields": self.fields.get(name, {}), **one.rule, **proofs_left(one),
                 } for name, one in self.resources.items()
             },
             "configurations": [
-                [digest, {name: said[name] for name in MODES} | {"checks": [check_left(check) for check in said["checks"]]}]
+                [digest, {name: said[name] for name in MODES} | {"checks": [check_left(check) for check in said["checks"]]} | door_left(said)]
                 for digest, said in self.configurations.items()
             ],
             "cas": self.cas, "rotation": self.rotation, "names_anchors": by_units(self.anchoring), "old": by_units(self.old),
@@ -737,6 +759,7 @@ class State:
             **({"prices": self.prices} if self.prices else {}), **self.limits.left(),
             **({"stops": self.stops} if self.stops else {}),
             **({"approvals": self.approvals} if self.approvals else {}),
+            **({"grants": self.grants} if self.grants else {}),
         }  # fmt: skip
 
     def take(self, left):
@@ -759,7 +782,7 @@ class State:
         self.old, self.secret, self.disabled = set(left["old"]), left["secret"], left["secret_is_disabled"]
         self.signing = None if left["signing_keys"] is None else set(left["signing_keys"])
         self.sessions, self.unsaid, self.sets = left["sessions"], set(left["sessions_of_nobody"]), left["sets"]
-        self.prices = dict(left.get("prices", {}))
+        self.prices, self.grants = dict(left.get("prices", {})), dict(left.get("grants", {}))
         self.limits.take(left)
         self.stops = dict(left.get("stops", {}))
         self.approvals = dict(left.get("approvals", {}))
@@ -781,6 +804,38 @@ MODES = ("egress_dpop_mode", "no_downgrade", "enforce_tools_call")
 def check_left(check):
     options = check.get("options")
     return {"name": check["name"], "digest": check["digest"], "shadow": check["shadow"], "options": options if isinstance(options, str) else None}
+
+
+# People who call without a certificate: the proofs, the weakest first.
+PROOFS = ("none", "key", "certificate")
+
+
+def has_proofs(said):
+    own = said.get("tool_min_proof", {})
+    return said.get("min_proof", "certificate") in PROOFS and isinstance(own, dict) and all(proof in PROOFS for proof in own.values())
+
+
+def proofs_left(one):
+    return ({} if one.proof == "certificate" else {"min_proof": one.proof}) | ({"tool_min_proof": one.own_proof} if one.own_proof else {})
+
+
+def is_door(said):
+    return "people" not in said or (isinstance(said["people"], dict) and said["people"].get("llm") in ("off", "key", "none"))
+
+
+def door_left(said):
+    llm = said.get("people", {}).get("llm", "off")
+    return {} if llm == "off" else {"people": {"llm": llm}}
+
+
+def is_grant(one):
+    bound, key = one["bound"], one["jkt"]
+    return (
+        strings([one["subject"], one["client"], one["resource"], one["expires_at"]])
+        and is_instant(one["expires_at"])
+        and (one["scope"] is None or strings(one["scope"]))
+        and ((bound == "none" and key is None) or (bound == "key" and isinstance(key, str)))
+    )
 
 
 # The steps of a CA's replacement: the phase that each begins in, and the one that it makes.
@@ -810,7 +865,7 @@ EITHER = (["mcp.prompts.get"], ["mcp.resources.read"])
 TOOLS_CALL = "mcp.tools.call"
 REASONS = {
     "proof_required", "mcp_tool_unknown", "mcp_not_bound", "capability_missing", "mcp_tool_quarantined", "stopped",
-    "approval_required",
+    "approval_required", "proof_too_weak",
 }  # fmt: skip
 MCP = set(FIXED) - {"egress_llm_chat"} | {
     "mcp_tools_call", "mcp_completion_complete", "mcp_logging_setLevel", "mcp_response"
@@ -876,6 +931,7 @@ class Judge:
             and ("scope" not in said or strings(said["scope"]))
             and isinstance(said.get("token", True), bool)
             and isinstance(said.get("anchor", ""), str)
+            and (said.keys().isdisjoint(("grant", "bound")) or (isinstance(said.get("grant"), str) and said.get("bound") in PROOFS[:2]))
             and isinstance(said.get("mode"), dict)
             and isinstance(said.get("checks", []), list)
             and all(is_check(check) for check in said.get("checks", [])),
@@ -921,7 +977,7 @@ class Judge:
         for ask in (self.question_1, self.question_2, self.question_3):
             if (found := ask()) is not None:
                 return found
-        questions = [self.question_6, self.question_7, self.question_8, self.question_9, self.question_10]
+        questions = [self.grade, self.question_6, self.question_7, self.question_8, self.question_9, self.question_10]
         if self.reaches():
             first, second = self.question_4, self.question_5
             questions = [second, first, *questions] if self.narrow() else [first, second, *questions]
@@ -936,11 +992,45 @@ class Judge:
 
     def question_2(self):
         shown = self.row["cert_thumbprint"]
+        if "grant" in self.authority:
+            return self.granted(shown)
         if shown in honoured(self.holder.thumbprints, self.now):
             return None
         listed = any(shown == value for value, _ in self.holder.thumbprints)
         known = self.holder.spiffe_id and shown and not listed
         return None if known and self.may_vouch() else "certificate_not_pinned"
+
+    def grant(self):
+        return self.state.grants.get(self.authority["grant"])
+
+    def granted(self, shown):
+        """Question 2 of a call without a certificate."""
+        need(shown is None, "names a certificate and a grant")
+        grant = self.grant()
+        if grant is None or grant["subject"] != self.row["principal_id"] or grant["expires_at"] <= self.now:
+            return "token_invalid"
+        need(self.authority["bound"] == grant["bound"], f"is of the grade {self.authority['bound']}, and its grant of {grant['bound']}")
+        scope = self.authority.get("scope")
+        within = grant["scope"] is None or (scope is not None and set(scope) <= set(grant["scope"]))
+        need(within, "has a scope that its grant does not cover")
+        return None
+
+    def grade(self):
+        """Of a call without a certificate: whether it shows the least proof that its target takes."""
+        if "bound" not in self.authority or (least := self.least_proof()) is None:
+            return None
+        return None if PROOFS.index(self.authority["bound"]) >= PROOFS.index(least) else "proof_too_weak"
+
+    def least_proof(self):
+        """None where nothing is reached: what is listed is left out piece by piece."""
+        if self.action == "egress_llm_chat":
+            llm = self.configuration.get("people", {}).get("llm", "off")
+            return "certificate" if llm == "off" else llm
+        if self.action == "mcp_tools_list":
+            return None
+        if self.resource is None:
+            return "certificate" if self.action == "mcp_tools_call" and self.row["tool"] == "http.get" else None
+        return self.resource.own_proof.get(self.tool(), self.resource.proof)
 
     def may_vouch(self):
         """Whether the CA that let an SVID in is one of those that vouch for its principal."""
@@ -952,6 +1042,11 @@ class Judge:
         return anchor is None or anchor in said or not whole
 
     def question_3(self):
+        if "grant" in self.authority:
+            grant, shown = self.grant(), self.row["dpop_jkt"]
+            if grant is None or grant["bound"] == "none":
+                return None
+            return None if shown == grant["jkt"] else "proof_required" if shown is None else "proof_invalid"
         mode = self.configuration["egress_dpop_mode"]
         if mode == "off":
             return None
@@ -1232,7 +1327,7 @@ class Walk:
         self.state.ways(row)
         self.state.cas_of(row)
         if not old:
-            self.state.learn(row["action"], row["config_digest"], row["detail"])
+            self.state.learn(row["action"], row["config_digest"], row["detail"], row["recorded_at"])
             if row["action"].startswith("approval."):
                 self.state.approve(row, row["detail"])
 
@@ -1494,8 +1589,9 @@ IS_APPROVAL = members(
 HAS_ALL = members(
     v=lambda value: value == 1 and is_integer(value), leaf=is_place, streams=map_of(row_of(is_place, is_text, is_version)),
     open=map_of(row_of(is_text, is_place, is_version)), open_is_cut=is_flag, principals=map_of(IS_PRINCIPAL),
-    principal_sets=list_of(lambda one: is_held_set(one)), resources=map_of(lambda one: IS_RESOURCE(one) and is_rule(one)),
-    configurations=list_of(row_of(is_text, IS_CONFIGURATION)), cas=map_of(is_text), rotation=maybe(is_text),
+    principal_sets=list_of(lambda one: is_held_set(one)),
+    resources=map_of(lambda one: IS_RESOURCE(one) and is_rule(one) and has_proofs(one)),
+    configurations=list_of(row_of(is_text, lambda one: IS_CONFIGURATION(one) and is_door(one))), cas=map_of(is_text), rotation=maybe(is_text),
     names_anchors=strings, old=strings, secret=lambda value: value is False or maybe(is_text)(value), secret_is_disabled=is_flag,
     signing_keys=maybe(strings), sessions=map_of(members(who=maybe(is_text), until=is_text)), sessions_of_nobody=strings, sets=map_of(is_text),
 )  # fmt: skip
@@ -1503,7 +1599,15 @@ HAS_ALL = members(
 
 def is_state(value):
     limits = map_of(IS_LIMIT)(value.get("limits", {})) and map_of(list_of(IS_HELD))(value.get("holds", {}))
-    return HAS_ALL(value) and map_of(is_rates)(value.get("prices", {})) and limits and map_of(IS_APPROVAL)(value.get("approvals", {}))
+    more = map_of(IS_APPROVAL)(value.get("approvals", {})) and map_of(is_whole_grant)(value.get("grants", {}))
+    return HAS_ALL(value) and map_of(is_rates)(value.get("prices", {})) and limits and more
+
+
+def is_whole_grant(value):
+    return isinstance(value, dict) and value.keys() >= GRANT and is_grant(value)
+
+
+GRANT = {"subject", "client", "scope", "resource", "bound", "jkt", "expires_at"}
 
 
 def states_said(file):

@@ -1,4 +1,5 @@
 import type { Hash } from 'node:crypto'
+import type { CallGrade } from '../db/ledger/authority/rule.ts'
 import type { PrincipalType } from '../db/schema.ts'
 import type { JsonObject } from '../db/support/json.ts'
 
@@ -30,6 +31,19 @@ export interface Principal {
   readonly revision: number
   /** The digest of the CA that vouches for its SVID, if it is known by its SPIFFE id and no pin. */
   readonly anchor?: string
+}
+
+/** The grant of a call without a certificate, which its user has given to a client: given by `bearer`. */
+export interface CallGrant {
+  readonly id: string
+  /** `key`: the client has proven the key that its token is bound to. */
+  readonly bound: CallGrade
+  /** The thumbprint of that key; null: there is none. base64url. */
+  readonly jkt: string | null
+  /** The capabilities that token and grant are narrowed to; null: all that the user holds. */
+  readonly scope: readonly string[] | null
+  /** The client, as rows say it. */
+  readonly client: JsonObject
 }
 
 /** The action that the request asks for: given by the route, or read from the parsed call. */

@@ -122,6 +122,13 @@ export const REFUSAL_REASONS = {
     'invalid_token',
   ),
 
+  token_required: unauthenticated(
+    'No access token was sent. Sign in, and send the token as a Bearer or DPoP token.',
+  ),
+  proof_too_weak: forbidden(
+    'This call needs a stronger proof of who calls: a token that is bound to a key of the client, or a client certificate.',
+  ),
+
   origin_not_allowed: forbidden(
     'Pages of other sites may not call this service. An operator can add the origin to allowed_origins.',
   ),

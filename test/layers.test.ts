@@ -295,7 +295,10 @@ const LEDGER_MAY_IMPORT: RoomImports = {
   metered: ['ledger/canonical', 'ledger/meters', 'ledger/record', 'limits', 'schema.ts', 'support'],
   meters: ['support'],
   record: ['authority-moves.ts', 'database.ts', 'ledger/meters', 'schema.ts', 'support'],
-  rehearsal: ['ledger/authority', 'ledger/meters', 'ledger/record', 'limits', 'schema.ts', 'support'],
+  rehearsal: [
+    ...['ledger/authority', 'ledger/meters', 'ledger/record', 'limits', 'schema.ts'],
+    ...['stops', 'support'],
+  ],
   tree: ['database.ts', 'ledger/record', 'schema.ts', 'support'],
   verify: [
     ...['ledger/approvals', 'ledger/authority', 'ledger/canonical', 'ledger/metered', 'ledger/record'],

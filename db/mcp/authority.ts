@@ -1,4 +1,5 @@
 import { statedRule } from '../ledger/approvals/approval-rule.ts'
+import { proofMembers } from '../ledger/authority/rule.ts'
 import type { JsonObject } from '../support/json.ts'
 import { portionsOf } from '../support/pages.ts'
 import { type McpResourceFields, NO_APPROVALS } from './resources.ts'
@@ -8,7 +9,13 @@ export const MAX_TOOLS_PER_ROW = 64
 
 type ResourceDemands = Pick<
   McpResourceFields,
-  'name' | 'required_capability' | 'tool_capabilities' | 'enabled' | keyof typeof NO_APPROVALS
+  | 'name'
+  | 'required_capability'
+  | 'tool_capabilities'
+  | 'enabled'
+  | 'min_proof'
+  | 'tool_min_proof'
+  | keyof typeof NO_APPROVALS
 > & {
   readonly resource_id: string
 }
@@ -30,6 +37,7 @@ export const resourceAuthority = (
   ...statedRule(rule),
   ...(rule.approval_ttl_s !== NO_APPROVALS.approval_ttl_s && { approval_ttl_s: rule.approval_ttl_s }),
   ...(rule.approval_wait_s !== NO_APPROVALS.approval_wait_s && { approval_wait_s: rule.approval_wait_s }),
+  ...proofMembers(rule),
 })
 
 /**

@@ -5,6 +5,7 @@ import {
   NO_TOOL_APPROVALS,
   type ToolApprovals,
 } from '../ledger/approvals/approval-rule.ts'
+import type { MinProof } from '../ledger/authority/rule.ts'
 import type { DatabaseSchema, McpAuthType, McpEra } from '../schema.ts'
 import { boundedCache } from '../support/bounded-cache.ts'
 import type { JsonObject } from '../support/json.ts'
@@ -30,6 +31,10 @@ export interface McpResourceFields extends ApprovalRule {
   readonly approval_ttl_s: number
   /** The time that a call is held, in which it may be approved. s. */
   readonly approval_wait_s: number
+  /** The least proof that it takes of a caller, for each tool not in `tool_min_proof`. */
+  readonly min_proof: MinProof
+  /** Keyed by tool name, as the other. */
+  readonly tool_min_proof: Readonly<Record<string, MinProof>>
 }
 
 /** The rule of a resource whose calls nobody must approve. */
@@ -119,7 +124,7 @@ export async function countUnreadableResources({ kysely }: Database): Promise<nu
   return total
 }
 
-export function mcpResourceOf({ min_proof: _, tool_min_proof: __, ...row }: McpResourceRow): McpResource {
+export function mcpResourceOf(row: McpResourceRow): McpResource {
   return {
     ...row,
     enabled: row.enabled === 1,
@@ -127,6 +132,7 @@ export function mcpResourceOf({ min_proof: _, tool_min_proof: __, ...row }: McpR
     allowed_domains: read(row.allowed_domains) as readonly string[],
     tool_capabilities: read(row.tool_capabilities) as Readonly<Record<string, string>>,
     tool_approvals: read(row.tool_approvals) as ToolApprovals,
+    tool_min_proof: read(row.tool_min_proof) as Readonly<Record<string, MinProof>>,
     server_facts:
       row.server_facts === null ? null : (read(row.server_facts) as Readonly<Record<string, unknown>>),
   }
@@ -286,6 +292,7 @@ function columnsOf({
   allowed_domains: domains,
   tool_capabilities: own,
   tool_approvals: approvals,
+  tool_min_proof: proofs,
   ...rest
 }: McpResourceFields) {
   return {
@@ -294,5 +301,6 @@ function columnsOf({
     allowed_domains: JSON.stringify(domains),
     tool_capabilities: JSON.stringify(own),
     tool_approvals: JSON.stringify(approvals),
+    tool_min_proof: JSON.stringify(proofs),
   } as const
 }

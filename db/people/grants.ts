@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { type InferResult, sql } from 'kysely'
 import type { Database } from '../database.ts'
+import type { CallGrade } from '../ledger/authority/rule.ts'
 import { candidateSetOf, type PinnedPrincipal, storedCapabilities } from '../principals/pins.ts'
-import type { CallGrade, DatabaseSchema, GrantClientKind, GrantKind } from '../schema.ts'
+import type { DatabaseSchema, GrantClientKind, GrantKind } from '../schema.ts'
 import { type LedgerStatement, type RowAssertion, statementOf, timestamp } from '../support/statement.ts'
 
 /** The client of a grant, as rows and pages name it. */

@@ -6,6 +6,7 @@ import { type LedgerEntry, LedgerError, type LedgerUnit, LimitReached } from '..
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { callIsOpen } from '../../db/ledger/record/open-call.ts'
 import { rulesUnchanged } from '../../db/limits/present-rules.ts'
+import { grantNotEnded } from '../../db/people/grants.ts'
 import { authorityUnchanged } from '../../db/principals/pins.ts'
 import { caStillVouches } from '../../db/principals/trusted-cas.ts'
 import { claimOnce } from '../../db/single-uses.ts'
@@ -135,12 +136,14 @@ export function audit({
     proof ? [claimOnce(database, proof.replayKey, proof.expiresAt)] : []
   const stillVouches = caStillVouches(database)
   const sameRules = rulesUnchanged(database)
+  const notEnded = grantNotEnded(database)
   /** The conditions of a decision by authority: nothing that it rests on has changed. */
   const asserted = (
-    { principal, holder = principal, rules }: IdentifiedFacts,
+    { principal, holder = principal, grant, rules }: IdentifiedFacts,
     standing: readonly RowAssertion[],
   ): readonly RowAssertion[] => [
     unchanged(holder.type, holder.ref, holder.revision),
+    ...(grant ? [notEnded(grant.id)] : []),
     ...(holder.anchor === undefined ? [] : [stillVouches(holder.ref, holder.anchor)]),
     ...(rules ? [sameRules(rules.revision)] : []),
     ...standing,

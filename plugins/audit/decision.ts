@@ -8,6 +8,7 @@ import type { LedgerStatement, RowAssertion } from '../../db/support/statement.t
 import type {
   AccessToken,
   CallCommitments,
+  CallGrant,
   CallSummary,
   CapabilityDemand,
   CheckVerdict,
@@ -25,6 +26,8 @@ export interface DecisionFacts {
   readonly commitments: CallCommitments
   /** The same principal as the gate judged it, if the call came so far. */
   readonly holder?: Principal
+  /** The grant of a call without a certificate. */
+  readonly grant?: CallGrant
   /** The candidate set, judged in addition to the real one; null if there is none. */
   readonly candidate?: CandidateSet | null
   /** When it was looked up. ms of the monotonic clock. */
@@ -116,6 +119,7 @@ export function decisionEntry(
       ...tracesOf(facts),
       ...(usedCertificate(facts) && { certificate: 'previous' }),
       ...(facts.actor && { via: facts.actor.via }),
+      ...(facts.grant && { client: facts.grant.client }),
       ...(facts.principal && { authority: decisionAuthority(facts, judging, why) }),
       ...(why && { reason: why.reason, refused_by: why.by }),
       ...(why?.requiredCapability && { required_capability: why.requiredCapability }),
@@ -161,7 +165,7 @@ export function callIdentity(
     action: facts.demand?.action ?? 'unknown',
     tool: facts.call?.tool ?? null,
     model: facts.call?.model ?? null,
-    cert_thumbprint: facts.peer?.thumbprint ?? null,
+    cert_thumbprint: facts.grant ? null : (facts.peer?.thumbprint ?? null),
     dpop_jkt: facts.proof?.jkt ?? null,
     config_digest: configDigest,
   }
@@ -173,7 +177,7 @@ export function decisionAuthority(
   { mode, checks }: JudgingRules,
   why: RecordedRefusal | null,
 ): JsonObject {
-  const { principal, holder = principal, token, reached, demand, approval } = facts
+  const { principal, holder = principal, token, reached, demand, approval, grant } = facts
   const candidate = facts.candidate ? candidateVerdict(facts, why) : null
   const asked = checks.length === 0 ? [] : verdictsOf(checks, facts.shadows ?? [], why)
   return {
@@ -181,6 +185,7 @@ export function decisionAuthority(
     mode,
     ...(holder && { revision: holder.revision }),
     ...(holder?.anchor !== undefined && { anchor: holder.anchor }),
+    ...(grant && { bound: grant.bound, grant: grant.id }),
     ...(token?.scope && { scope: token.scope.toSorted() }),
     ...(token?.bound && { token: true }),
     ...(reached && { resource: { id: reached.resource.id, revision: reached.resource.revision } }),

@@ -36,38 +36,73 @@ const TOKEN_MAX_BYTES = 8_192
 /** The tokens that are remembered because their signature held. */
 const CACHE_MAX = 10_000
 
-interface RememberedToken {
-  readonly claims: TokenClaims
+interface RememberedToken<Claims> {
+  readonly claims: Claims
   /** s since the epoch. */
   readonly exp: number
 }
 
+/** One kind of tokens: the claims that each has, and their meaning. */
+interface TokenKind<Claims> {
+  readonly required: readonly string[]
+  /** Null: the token is for somebody else. */
+  readonly read: (payload: JWTPayload) => Claims | null
+  /** Ends the sentence about one whose time is over. */
+  readonly cure: string
+}
+
+/** Verified tokens of one kind. */
+export interface SignedTokens<Claims> {
+  /** Refuses with `token_invalid`. `at`: ms since the epoch. A promise only if the token is not remembered. */
+  readonly verify: (token: string, at: number) => Claims | Promise<Claims>
+}
+
 /**
  * Verifies access tokens: JWT, `at+jwt` (RFC 9068), ES256, by one of our keys, for us, in its time, bound to
- * a certificate (RFC 8705 §3.1). A token that held is remembered by its digest until it expires. Does NOT ask
- * whether it is for this very endpoint: `dpop` does; nor whether the principal still exists or holds
- * anything: the pin and the gate do.
+ * a certificate (RFC 8705 §3.1). Does NOT ask whether it is for this very endpoint: `dpop` does; nor whether
+ * the principal still exists or holds anything: the pin and the gate do.
  */
 export function tokenVerifier(sources: TokenVerifierDependencies): TokenVerifier {
-  const known = boundedCache<RememberedToken>(CACHE_MAX)
+  const tokens = signedTokens(sources, {
+    required: ['sub', 'exp', 'iat', 'jti', 'cnf'],
+    read: (payload) => {
+      const claims = claimsOf(payload)
+      return audienceOf(claims.audience, sources.baseUrls()) === claims.audience ? claims : null
+    },
+    cure: NEW_TOKEN,
+  })
   return {
     isOurs: (token) => parseJwt(token, TOKEN_MAX_BYTES)?.claims.iss === sources.issuer(),
-    verify: async (token, at) => {
+    verify: async (token, at) => tokens.verify(token, at),
+  }
+}
+
+/** Verifies tokens of one kind. One that held is remembered by its digest until it expires. */
+export function signedTokens<Claims>(
+  sources: Pick<TokenVerifierDependencies, 'issuer' | 'key'>,
+  kind: TokenKind<Claims>,
+): SignedTokens<Claims> {
+  const known = boundedCache<RememberedToken<Claims>>(CACHE_MAX)
+  const checked = async (digest: string, token: string, at: number): Promise<Claims> => {
+    const made = await check(token, at, sources, kind)
+    known.set(digest, made)
+    return made.claims
+  }
+  return {
+    verify: (token, at) => {
       const digest = hash('sha256', token)
       const found = known.get(digest)
-      if (found && at / 1000 < found.exp) return found.claims
-      const checked = await check(token, at, sources)
-      known.set(digest, checked)
-      return checked.claims
+      return found && at / 1000 < found.exp ? found.claims : checked(digest, token, at)
     },
   }
 }
 
-async function check(
+async function check<Claims>(
   token: string,
   at: number,
-  { issuer, baseUrls, key }: TokenVerifierDependencies,
-): Promise<RememberedToken> {
+  { issuer, key }: Pick<TokenVerifierDependencies, 'issuer' | 'key'>,
+  { required, read, cure }: TokenKind<Claims>,
+): Promise<RememberedToken<Claims>> {
   if (!parseJwt(token, TOKEN_MAX_BYTES)) throw new Refusal('token_invalid')
   try {
     const { payload } = await jwtVerify(
@@ -82,18 +117,18 @@ async function check(
         typ: 'at+jwt',
         issuer: issuer(),
         currentDate: new Date(at),
-        requiredClaims: ['sub', 'exp', 'iat', 'jti', 'cnf'],
+        requiredClaims: [...required],
       },
     )
-    const claims = claimsOf(payload)
-    if (audienceOf(claims.audience, baseUrls()) === claims.audience) return { claims, exp: payload.exp ?? 0 }
+    const claims = read(payload)
+    if (claims) return { claims, exp: payload.exp ?? 0 }
     throw new errors.JWTClaimValidationFailed('it is for somebody else', payload, 'aud', 'check_failed')
   } catch (cause) {
     // Unreadable keys of ours are no fault of the token.
     if (!(cause instanceof errors.JOSEError)) throw cause
     const wrong = refusedTime(cause)
     if (!wrong) throw new Refusal('token_invalid', { cause })
-    const message = `${clockSentence({ ...wrong, what: 'The access token', at })} ${NEW_TOKEN}`
+    const message = `${clockSentence({ ...wrong, what: 'The access token', at })} ${cure}`
     throw new Refusal('token_invalid', { cause, message })
   }
 }

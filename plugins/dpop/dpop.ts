@@ -112,9 +112,9 @@ function checkBinding(
 }
 
 /** RFC 8707 §2: a token that was asked for one path opens that one and those below it, by either name. */
-function checkAudience(
-  { audience }: TokenClaims,
-  { method, path }: DpopNeeds,
+export function checkAudience(
+  { audience }: Pick<TokenClaims, 'audience'>,
+  { method, path }: Pick<Arrival, 'method' | 'path'>,
   baseUrls: readonly string[],
 ): void {
   // The other name of /v1/mcp/{resource}, which is none of a GET.

@@ -1,6 +1,6 @@
 import { createHash, type Hash, hash } from 'node:crypto'
 import type { CandidateSet, PinnedPrincipal } from '../../db/principals/pins.ts'
-import type { CallCommitments, Principal } from '../facts.ts'
+import type { CallCommitments, CallGrant, Principal } from '../facts.ts'
 import type { Arrival, Plugin, TlsPeer } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 import { type MonotonicClock, monotonicClock } from '../secrets/throttle.ts'
@@ -25,6 +25,8 @@ export interface PinnedCaller {
   readonly candidate: CandidateSet | null
   /** The instant of the look-up. ms of the monotonic clock. */
   readonly pinnedAt: number
+  /** The grant of a call without a certificate (plugins/people/bearer.ts). Absent: it shows a certificate. */
+  readonly grant?: CallGrant
 }
 
 // The connection is closed after each of these: TLS's proof about it is of no further use.

@@ -40,6 +40,7 @@ const CODES: Partial<Record<RefusalReason, number>> = {
   mcp_tool_quarantined: -32006,
   // Outside the ranges that JSON-RPC and MCP keep for themselves.
   policy_denied: -31005,
+  proof_too_weak: -31006,
   limit_reached: -31009,
   stopped: -31010,
   approval_required: -31007,
@@ -164,6 +165,8 @@ export function rpcError({ reason, message, detail }: Refusal, requestId: string
 
 function withMetadataUrl(reply: Reply, metadataUrl: string): Reply {
   const { 'www-authenticate': challenge = 'DPoP', ...headers } = reply.headers ?? {}
+  // The door of people has said it.
+  if (String(challenge).includes('resource_metadata=')) return reply
   return {
     ...reply,
     headers: { ...headers, 'www-authenticate': `${challenge}, resource_metadata="${metadataUrl}"` },

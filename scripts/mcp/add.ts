@@ -50,7 +50,7 @@ export const addCommand = subcommandOf({
       description: 'let this principal reach it; may be repeated',
     },
   },
-  check: ({ 'tool-capability': pairs = [] }) => capabilities(pairs),
+  check: ({ 'tool-capability': pairs = [] }) => toolPairs('tool-capability', 'CAPABILITY', pairs),
   run: async ({ call, say, values, args: [name, url], checked: toolCapabilities }) => {
     const body = {
       name,
@@ -68,14 +68,18 @@ export const addCommand = subcommandOf({
   },
 })
 
-/** Reads `TOOL=CAPABILITY` pairs. A tool's name may hold an equals sign, and a capability none. */
-function capabilities(pairs: readonly string[]): Readonly<Record<string, string>> {
+/** Reads `TOOL=VALUE` pairs of an option. A tool's name may hold an equals sign, and a value none. */
+export function toolPairs(
+  option: string,
+  value: string,
+  pairs: readonly string[],
+): Readonly<Record<string, string>> {
   const found = new Map<string, string>()
   for (const pair of pairs) {
     const end = pair.lastIndexOf('=')
     const tool = pair.slice(0, end)
-    if (end < 1) throw new Error(`--tool-capability must be TOOL=CAPABILITY, got ${JSON.stringify(pair)}`)
-    if (found.has(tool)) throw new Error(`--tool-capability names the tool ${JSON.stringify(tool)} twice`)
+    if (end < 1) throw new Error(`--${option} must be TOOL=${value}, got ${JSON.stringify(pair)}`)
+    if (found.has(tool)) throw new Error(`--${option} names the tool ${JSON.stringify(tool)} twice`)
     found.set(tool, pair.slice(end + 1))
   }
   return Object.fromEntries(found)

@@ -14,6 +14,7 @@ import {
   toolTotals,
   unknownLines,
 } from '../mcp/lines.ts'
+import { proofCommand as proof } from '../mcp/proof.ts'
 import {
   fetchBindings,
   fetchResources,
@@ -114,7 +115,21 @@ export const verb = verbGroup({
   name: 'mcp',
   make: 'make mcp ARGS="VERB …"',
   about: `Puts MCP servers behind the gateway. ${DOOR_NOTES}`,
-  verbs: { add, list, show, refresh, approve, reject, approval, bind, unbind, disable, enable, remove },
+  verbs: {
+    add,
+    list,
+    show,
+    refresh,
+    approve,
+    reject,
+    approval,
+    bind,
+    unbind,
+    proof,
+    disable,
+    enable,
+    remove,
+  },
   notes: `A server on this machine or in a private network needs MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS=true where the gateway runs.`,
   helpCommand: mcpCommand('--help'),
 })

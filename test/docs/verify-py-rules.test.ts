@@ -22,6 +22,7 @@ import {
   started,
   THUMBPRINT,
 } from '../support/db/history.ts'
+import { PEOPLE_CONTRADICT, PEOPLE_FOLLOW } from '../support/db/people-rows.ts'
 import { exportOf, resealed } from '../support/db/resealed.ts'
 import { exportedRows, streamLines } from '../support/db/row-by-row.ts'
 import type { Json } from '../support/gateway.ts'
@@ -389,7 +390,7 @@ const CONTRADICT: Readonly<Record<string, readonly LedgerEntry[]>> = {
 }
 
 t.test('docs/ledger.md#rule rows that follow do so for both, MCP and LLM', { skip }, async (t) => {
-  for (const [name, entries] of Object.entries(FOLLOW)) {
+  for (const [name, entries] of Object.entries({ ...FOLLOW, ...PEOPLE_FOLLOW })) {
     const { code, theirs, ours } = judge(entries)
     t.match({ code, theirs }, { code: 0, theirs: { disagree: 0, not_recomputable: {}, at: [] } }, name)
     t.same(theirs, ours, name)
@@ -397,7 +398,7 @@ t.test('docs/ledger.md#rule rows that follow do so for both, MCP and LLM', { ski
 })
 
 t.test('docs/ledger.md#rule rows that do not follow are named by both', { skip }, async (t) => {
-  for (const [name, entries] of Object.entries(CONTRADICT)) {
+  for (const [name, entries] of Object.entries({ ...CONTRADICT, ...PEOPLE_CONTRADICT })) {
     const { code, theirs, ours } = judge(entries)
     t.equal(code, 5, name)
     t.same(theirs.at, [entries.length], name)

@@ -1,6 +1,19 @@
 import { isObject, type UnknownRecord } from '../../support/json.ts'
 import { isInstant } from '../canonical/instant.ts'
-import type { StoredRow } from '../record/leaf.ts'
+
+/** The members of a row about an approval that the rule looks at. */
+interface ApprovalRow {
+  readonly principal_id: string | null
+  /** RFC 3339. */
+  readonly recorded_at: string
+}
+
+/** The members of a call's row that say whether it may use one. `detail`: JSON. */
+interface DecidedRow {
+  readonly action: string
+  readonly status: string
+  readonly detail: string
+}
 
 /** The kind of approver of a call: an operator, or the person whose call it is. */
 export type ApproverKind = 'operator' | 'person'
@@ -77,7 +90,7 @@ export class ApprovalReplay {
   }
 
   /** Takes in a row of an approval. Returns half a sentence if it does not follow from those before it. */
-  apply(what: string, row: StoredRow, detail: UnknownRecord): string | null {
+  apply(what: string, row: ApprovalRow, detail: UnknownRecord): string | null {
     const { approval: id } = detail
     if (!isString(id)) return 'does not say which approval it is about'
     if (what === 'requested') return this.#request(id, row, detail)
@@ -92,7 +105,7 @@ export class ApprovalReplay {
       : null
   }
 
-  #request(id: string, { recorded_at: at }: StoredRow, detail: UnknownRecord): string | null {
+  #request(id: string, { recorded_at: at }: ApprovalRow, detail: UnknownRecord): string | null {
     const { subject, resource, tool, pin, call_digest: digest, expires_at: until } = detail
     for (const [name, { expires_at: end }] of this.#all)
       if (Date.parse(end) + REMEMBERED_MS < Date.parse(at)) this.#all.delete(name)
@@ -118,5 +131,5 @@ export class ApprovalReplay {
 }
 
 /** Tells, by its text alone, if an allowed decision may name an approval. */
-export const mayUseApproval = ({ action, status, detail }: StoredRow): boolean =>
+export const mayUseApproval = ({ action, status, detail }: DecidedRow): boolean =>
   action === 'mcp_tools_call' && status === 'allowed' && detail.includes('"approval":"')

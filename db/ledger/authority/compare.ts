@@ -1,5 +1,6 @@
 import { limitFindings, type StoredLimits } from '../metered/compare-limits.ts'
 import type { BoundValues } from './bound.ts'
+import type { GrantState } from './grants.ts'
 import type { LedgerReplay, ReplayedPrincipal, ReplayedResource } from './replay.ts'
 import { type HonouredThumbprint, isInForce } from './rule.ts'
 import type { OwnCas, PrincipalState, ReplayedTool, ResourceState } from './states.ts'
@@ -32,6 +33,7 @@ export interface AuthorityTables {
   readonly stops: ReadonlyMap<string, string>
   readonly bound: BoundValues
   readonly limits: StoredLimits
+  readonly grants: ReadonlyMap<string, GrantState>
   /** Texts that are not those of the digests next to them. Each a sentence. */
   readonly oddTexts: readonly string[]
 }
@@ -74,6 +76,7 @@ function compareTables(replay: LedgerReplay, tables: AuthorityTables, at: number
       ...stopFindings(replay, tables),
       ...replay.bound.findings(tables.bound, at),
       ...limitFindings(replay.metered.replay, tables.limits),
+      ...replay.grants.findings(tables.grants, at),
       ...tables.oddTexts,
     ],
     notCompared: old,
@@ -211,6 +214,8 @@ function resourceFindings(stored: StoredResource, known: ReplayedResource | unde
       Object.entries(state.toolApprovals ?? {}).map(([tool, by]) => `${tool}: ${by ?? 'nobody'}`),
     ),
     enabled: String(state.enabled),
+    min_proof: state.minProof,
+    tool_min_proof: setOf(Object.entries(state.toolMinProof).map(([tool, own]) => `${tool}: ${own}`)),
     revision: String(state.revision),
     ...Object.fromEntries(said.map((name) => [name, fields[name] ?? 'nothing'])),
     ...Object.fromEntries([...tools].map(([tool, found]) => [`tool ${tool}`, toolText(found)])),

@@ -1,6 +1,17 @@
 import { isObject, type UnknownRecord } from '../../support/json.ts'
 import type { StoredRow } from '../record/leaf.ts'
-import { type CheckDigest, checkDigestOf, isRevision, isText, isTexts, modeOf } from './states.ts'
+import type { LedgerReplay } from './replay.ts'
+import type { CallGrade } from './rule.ts'
+import {
+  type CheckDigest,
+  type ConfigurationState,
+  checkDigestOf,
+  isRevision,
+  isText,
+  isTexts,
+  modeOf,
+  type PrincipalState,
+} from './states.ts'
 
 export interface RecordedCheck extends CheckDigest {
   readonly verdict: string
@@ -23,6 +34,9 @@ export interface RecordedAuthority extends NonNullable<ReturnType<typeof modeOf>
   readonly checks: readonly RecordedCheck[]
   /** The digest of the CA that let an SVID in; null if it names none. */
   readonly anchor: string | null
+  /** The grade and the grant of a call without a certificate; both null if it names none. */
+  readonly bound: CallGrade | null
+  readonly grant: string | null
 }
 
 export interface RecordedDecision {
@@ -46,6 +60,19 @@ export interface RecordedDecision {
   /** The number of refusals that the row stands for; null if it stands for itself. */
   readonly summarised: number | null
 }
+
+export interface ReplayedCall {
+  readonly decision: RecordedDecision
+  readonly authority: RecordedAuthority
+  readonly configuration: ConfigurationState
+  readonly principal: PrincipalState
+  readonly bindings: ReadonlyMap<string, string>
+  readonly replay: Pick<LedgerReplay, 'grants' | 'resources' | 'stops'>
+}
+
+export class RowContradiction extends Error {}
+
+export class NotRecomputable extends Error {}
 
 const DECISION = /^(?:egress_llm_chat|mcp_[^.]*)$/
 
@@ -98,8 +125,10 @@ function authorityOf(value: unknown, { action }: StoredRow): RecordedAuthority |
     return null
   if (!isOptionalText(anchor) || approval === undefined) return null
   if (reached.resource && !action.startsWith('mcp_')) return null
+  const ofGrant = grantOf(value)
+  if (!ofGrant) return null
   const named = { demanded, revision: revision ?? null, scope: scope ?? null, tokenBound: token }
-  return { ...mode, ...named, ...reached, checks, approval, anchor: anchor ?? null }
+  return { ...mode, ...named, ...reached, ...ofGrant, checks, approval, anchor: anchor ?? null }
 }
 
 /** Reads the approval of a call; undefined if it is not well-formed. */
@@ -108,6 +137,12 @@ function approvalOf(value: UnknownRecord): RecordedAuthority['approval'] | undef
   if (id === undefined && digest === undefined && value.continued === undefined) return null
   const isWhole = isText(id) && isText(digest) && typeof continued === 'boolean'
   return isWhole ? { id, digest, continued } : undefined
+}
+
+/** Reads the grade and the grant; null if only one of them is there, or they are not well-formed. */
+function grantOf({ bound, grant }: UnknownRecord): Pick<RecordedAuthority, 'bound' | 'grant'> | null {
+  if (bound === undefined && grant === undefined) return { bound: null, grant: null }
+  return isText(grant) && (bound === 'key' || bound === 'none') ? { bound, grant } : null
 }
 
 /** Reads the target of an MCP call; null if it is not well-formed. */

@@ -1,4 +1,4 @@
-import { NotRecomputable, type ReplayedCall, RowContradiction } from './call.ts'
+import { NotRecomputable, type ReplayedCall, RowContradiction } from './decision.ts'
 import { resourceOf, upstreamToolName } from './reached.ts'
 import {
   ANY_CALL_CAPABILITY,

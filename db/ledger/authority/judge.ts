@@ -1,8 +1,13 @@
 import type { ApprovalReplay } from '../approvals/approval-rule.ts'
-import { NotRecomputable, type ReplayedCall, RowContradiction } from './call.ts'
-import type { RecordedAuthority, RecordedDecision } from './decision.ts'
+import {
+  NotRecomputable,
+  type RecordedAuthority,
+  type RecordedDecision,
+  type ReplayedCall,
+  RowContradiction,
+} from './decision.ts'
 import { refusalOfCapabilities, refusalOfSummarisedCapabilities } from './demands.ts'
-import { refusalOfMissingApproval, refusalOfResource, refusalOfTool } from './reached.ts'
+import { refusalOfMissingApproval, refusalOfResource, refusalOfTool, refusalOfWeakProof } from './reached.ts'
 import type { LedgerReplay, ReplayedPrincipal } from './replay.ts'
 import { certificateHolds, isInForce, proofFault, RULE_REFUSAL_REASONS, thumbprintsAt } from './rule.ts'
 import type { CheckDigest, ConfigurationState, PrincipalState } from './states.ts'
@@ -180,6 +185,7 @@ const refusalOf = (call: JudgedCall): string | null =>
   refusalOfCaller(call) ??
   refusalOfProof(call) ??
   refusalOfResource(call) ??
+  refusalOfWeakProof(call) ??
   refusalOfCapabilities(call) ??
   refusalOfTool(call) ??
   refusalOfChecks(call) ??
@@ -190,11 +196,41 @@ function refusalOfCaller(call: JudgedCall): string | null {
   const { decision, principal } = call
   const { row, at } = decision
   if (!principal.isActive) return 'principal_deactivated'
+  const { grant } = call.authority
+  if (grant !== null) return refusalOfGrant(call, grant)
   const { thumbprints, spiffeId } = principal
   // No certificate is none of a SPIFFE id either.
   const holds =
     row.cert_thumbprint && certificateHolds(row.cert_thumbprint, thumbprints, Boolean(spiffeId), at)
   return holds && (!isByAnchor(call) || mayVouch(call)) ? null : 'certificate_not_pinned'
+}
+
+/**
+ * Asks question 2 of a call without a certificate (docs/ledger.md#rule): its grant was issued to this
+ * principal, has not ended, and has not expired.
+ */
+export function refusalOfGrant({ decision, authority, replay }: ReplayedCall, id: string): string | null {
+  const { row, at } = decision
+  if (row.cert_thumbprint !== null) throw new RowContradiction('names a certificate and a grant')
+  const grant = replay.grants.get(id)
+  if (!grant || grant.subject !== row.principal_id || !isInForce(grant.expires_at, at)) return 'token_invalid'
+  if (authority.bound !== grant.bound)
+    throw new RowContradiction(`is of the grade ${authority.bound}, but its grant is of ${grant.bound}`)
+  const { scope } = authority
+  const isWithin = grant.scope === null || scope?.every((one) => grant.scope?.includes(one)) === true
+  if (!isWithin) throw new RowContradiction('has a scope that its grant does not cover')
+  return null
+}
+
+/** Asks question 3 of such a call: the key of its grant has signed its proof. */
+export function refusalOfGrantProof(
+  { decision: { row }, replay }: Pick<ReplayedCall, 'decision' | 'replay'>,
+  id: string,
+): string | null {
+  const grant = replay.grants.get(id)
+  if (!grant || grant.bound === 'none') return null
+  if (row.dpop_jkt === null) return 'proof_required'
+  return row.dpop_jkt === grant.jkt ? null : 'proof_invalid'
 }
 
 const UNSAID = {
@@ -203,8 +239,8 @@ const UNSAID = {
 } as const
 
 /** True if the certificate is known by its SPIFFE id, and so by a CA, and not by its thumbprint. */
-const isByAnchor = ({ decision: { row }, principal }: JudgedCall): boolean =>
-  !principal.thumbprints.some(([known]) => known === row.cert_thumbprint)
+const isByAnchor = ({ decision: { row }, authority, principal }: JudgedCall): boolean =>
+  authority.grant === null && !principal.thumbprints.some(([known]) => known === row.cert_thumbprint)
 
 /** Returns the digests of the CAs that vouch for the caller; null if rows do not say them all. */
 function anchorsOf({ decision: { at }, vouching: { trustedCas, bundle } }: JudgedCall): {
@@ -228,7 +264,8 @@ function mayVouch(call: JudgedCall): boolean {
 const isAnchorSaid = (call: JudgedCall): boolean =>
   !isByAnchor(call) || (call.authority.anchor !== null && anchorsOf(call).said.has(call.authority.anchor))
 
-function refusalOfProof({ decision, authority, principal }: ReplayedCall): string | null {
+function refusalOfProof({ decision, authority, principal, replay }: ReplayedCall): string | null {
+  if (authority.grant !== null) return refusalOfGrantProof({ decision, replay }, authority.grant)
   const { row, at } = decision
   const registered = thumbprintsAt(principal.dpopJkts, at)
   return proofFault(authority.mode, authority.noDowngrade, row.dpop_jkt, registered, authority.tokenBound)

@@ -7,7 +7,9 @@ import type { LimitsState } from '../metered/limit-replay.ts'
 import { isLimitsState } from '../metered/limits-state.ts'
 import type { LeafVersion } from '../record/leaf.ts'
 import type { PriceRates } from './costs.ts'
+import { type GrantState, isGrantState } from './grants.ts'
 import type { PrincipalSet } from './principal-sets.ts'
+import { type MinProof, proofMembers } from './rule.ts'
 import { isPriceRates } from './stated-prices.ts'
 import {
   type BoundSession,
@@ -52,6 +54,8 @@ export interface ReplayState extends BoundState, LimitsState {
   readonly stops?: StopScopes
   /** Keyed by id; absent: there is none. */
   readonly approvals?: RecordOf<ReplayedApproval>
+  /** The grants of people that have not ended; absent: there is none. */
+  readonly grants?: RecordOf<GrantState>
   /** Subjects and resources of rows of version 1. */
   readonly old: readonly string[]
 }
@@ -116,12 +120,16 @@ type ResourceRecord = Pick<ResourceState, 'revision' | 'name' | 'enabled'> &
       readonly [state: ReplayedTool['state'], digest: string | null, pending: string | null]
     >
     readonly fields: RecordOf<string>
+    /** Absent, as the other: what it is of most. */
+    readonly min_proof?: MinProof
+    readonly tool_min_proof?: RecordOf<MinProof>
   }
 
 type ConfigurationRecord = Pick<ConfigurationState, 'checks'> & {
   readonly egress_dpop_mode: string
   readonly no_downgrade: boolean
   readonly enforce_tools_call: boolean
+  readonly people?: { readonly llm: MinProof }
 }
 
 export const principalMembers = ({
@@ -137,7 +145,7 @@ export const principalMembers = ({
 })
 
 export const resourceMembers = (
-  { requiredCapability, toolCapabilities, toolApprovals, ...state }: ResourceState,
+  { requiredCapability, toolCapabilities, toolApprovals, minProof, toolMinProof, ...state }: ResourceState,
   tools: ReadonlyMap<string, ReplayedTool>,
   fields: RecordOf<string>,
 ): ResourceRecord => ({
@@ -149,6 +157,7 @@ export const resourceMembers = (
     [...tools].map(([tool, { state, digest, pending }]) => [tool, [state, digest, pending] as const]),
   ),
   fields,
+  ...proofMembers({ min_proof: minProof, tool_min_proof: toolMinProof }),
 })
 
 export const configurationMembers = ({
@@ -156,11 +165,13 @@ export const configurationMembers = ({
   noDowngrade,
   enforceToolsCall,
   checks,
+  llmProof,
 }: ConfigurationState): ConfigurationRecord => ({
   egress_dpop_mode: mode,
   no_downgrade: noDowngrade,
   enforce_tools_call: enforceToolsCall,
   checks,
+  ...(llmProof && { people: { llm: llmProof } }),
 })
 
 /** Tells a state by its types. Does NOT say that it is written as {@link stateText} writes it. */
@@ -231,6 +242,7 @@ const MEMBERS: RecordOf<(value: unknown) => boolean> = {
   cas: recordOf(isText),
   rotation: isTextOrNull,
   names_anchors: isTexts,
+  grants: (value) => value === undefined || recordOf(isGrantState)(value),
   prices: (value) => value === undefined || recordOf(isPriceRates)(value),
   stops: (value) => value === undefined || recordOf((scope) => stopScopeOf(scope) !== null)(value),
   approvals: (value) => value === undefined || recordOf(isReplayedApproval)(value),

@@ -1,8 +1,7 @@
 import { type ApprovalReplay, NO_TOOL_APPROVALS, type ReplayedApproval } from '../approvals/approval-rule.ts'
-import { NotRecomputable, type ReplayedCall, RowContradiction } from './call.ts'
-import type { RecordedDecision } from './decision.ts'
+import { NotRecomputable, type RecordedDecision, type ReplayedCall, RowContradiction } from './decision.ts'
 import type { ReplayedResource } from './replay.ts'
-import { approverOf, BUILT_IN_TOOL } from './rule.ts'
+import { approverOf, BUILT_IN_TOOL, isProofEnough, type MinProof, minProofOf } from './rule.ts'
 import type { ResourceState } from './states.ts'
 
 /** The doors of one resource. There the binding is asked before anything is said of its tools. */
@@ -76,6 +75,29 @@ function isUnknown({ row }: RecordedDecision, tool: string | null, { tools }: Re
 export function upstreamToolName(tool: string | null, { name }: ResourceState): string {
   if (tool?.startsWith(`${name}.`)) return tool.slice(name.length + 1)
   throw new RowContradiction(`is about ${tool ?? 'no tool'}, which is none of ${name}`)
+}
+
+/** Asks question 6 of a call without a certificate: it shows the least proof that its target takes. */
+export function refusalOfWeakProof(call: ReplayedCall): string | null {
+  const { bound } = call.authority
+  if (bound === null) return null
+  const demanded = demandedProof(call)
+  return demanded === null || isProofEnough(bound, demanded) ? null : 'proof_too_weak'
+}
+
+/** Null: it reaches nothing by itself, and what it lists is left out piece by piece. */
+function demandedProof(call: ReplayedCall): MinProof | null {
+  const { decision, configuration } = call
+  const { row } = decision
+  if (row.action === 'egress_llm_chat') return configuration.llmProof ?? 'certificate'
+  if (row.action === 'mcp_tools_list') return null
+  const [, state] = resourceOf(call) ?? []
+  if (!state) return row.action === 'mcp_tools_call' && row.tool === BUILT_IN_TOOL ? 'certificate' : null
+  const { minProof: min_proof, toolMinProof: tool_min_proof } = state
+  return minProofOf(
+    { min_proof, tool_min_proof },
+    namesTool(decision) ? upstreamToolName(row.tool, state) : null,
+  )
 }
 
 export function refusalOfTool(call: ReplayedCall): string | null {

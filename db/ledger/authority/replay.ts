@@ -5,6 +5,7 @@ import { MeteredRows } from '../metered/metered-rows.ts'
 import type { LeafVersion, StoredRow } from '../record/leaf.ts'
 import { BoundReplay } from './bound.ts'
 import { PRICE_ACTION, type PriceRates } from './costs.ts'
+import { GrantReplay } from './grants.ts'
 import {
   configurationMembers,
   type OpenDecisions,
@@ -78,6 +79,7 @@ export class LedgerReplay {
   /** Limits, and the meters that calls count in. */
   readonly metered: MeteredRows
   readonly approvals: ApprovalReplay
+  readonly grants: GrantReplay
   /** Subjects and resources of rows of version 1, which say no state. */
   readonly before: Set<string>
 
@@ -86,6 +88,7 @@ export class LedgerReplay {
     this.bound = new BoundReplay(state)
     this.metered = new MeteredRows(state)
     this.approvals = new ApprovalReplay(state?.approvals)
+    this.grants = new GrantReplay(state?.grants)
     this.before = new Set(state?.old)
     this.stops = new OpenStops(state?.stops)
     if (!state) return
@@ -123,6 +126,7 @@ export class LedgerReplay {
   /** Returns what rows to come are judged by. */
   state(): ReplayState {
     const approvals = this.approvals.state()
+    const grants = this.grants.state()
     return {
       ...(approvals && { approvals }),
       ...this.bound.state(),
@@ -150,6 +154,7 @@ export class LedgerReplay {
       rotation: this.#rotation,
       names_anchors: [...this.anchoring].toSorted(),
       ...(this.stops.scopes.size > 0 && { stops: Object.fromEntries(this.stops.scopes) }),
+      ...(grants && { grants }),
       ...(this.prices.size > 0 && { prices: Object.fromEntries(this.prices) }),
       ...this.metered.replay.state(),
       old: [...this.before].toSorted(),
@@ -171,6 +176,7 @@ export class LedgerReplay {
     if (row.action === 'authority.snapshot') return this.#seeSnapshot(detail)
     if (row.action === 'authority.trusted_cas') return this.#seeTrustedCas(detail)
     if (family === 'approval') return this.approvals.apply(what, row, detail)
+    if (family === 'grant') return this.grants.apply(row, what, detail)
     if (family === 'mcp_binding') return this.#seeBinding(what, detail)
     if (family === 'mcp_resource') return this.#seeResource(what, detail)
     return TYPES.has(family) && !CANDIDATES.has(what) ? this.#seePrincipal(what, detail) : null

@@ -31,6 +31,7 @@ export const RULE_REFUSAL_REASONS: ReadonlySet<string> = new Set([
   'mcp_tool_quarantined',
   'stopped',
   'approval_required',
+  'proof_too_weak',
 ])
 
 const PROMPTS = ['mcp.prompts.get']
@@ -48,6 +49,40 @@ export const CAPABILITIES_BY_ACTION: ReadonlyMap<string, readonly string[]> = ne
   ['mcp_resources_subscribe', RESOURCES],
   ['mcp_resources_unsubscribe', RESOURCES],
 ])
+
+/** The proofs of a caller, the weakest first: a token alone, a token bound to a key, a certificate. */
+const PROOFS = ['none', 'key', 'certificate'] as const
+
+/** The least proof that is demanded of a caller. */
+export type MinProof = (typeof PROOFS)[number]
+
+/** The proof of a call without a certificate: a token bound to the client's key, or a token alone. */
+export type CallGrade = Exclude<MinProof, 'certificate'>
+
+export const isMinProof = (value: unknown): value is MinProof => PROOFS.some((one) => one === value)
+
+/** True if a caller of this grade shows at least the proof that is demanded. A certificate always suffices. */
+export const isProofEnough = (shown: MinProof, demanded: MinProof): boolean =>
+  PROOFS.indexOf(shown) >= PROOFS.indexOf(demanded)
+
+/** The least proof that an MCP resource demands, as its operator set it. */
+export interface ProofDemands {
+  readonly min_proof: MinProof
+  /** Keyed by tool name: instead of `min_proof`. */
+  readonly tool_min_proof: Readonly<Record<string, MinProof>>
+}
+
+/** The least proof that a call of a resource demands. `tool`: null if it calls none. */
+export const minProofOf = (
+  { tool_min_proof: own, min_proof: all }: ProofDemands,
+  tool: string | null,
+): MinProof => (tool !== null && Object.hasOwn(own, tool) ? own[tool] : undefined) ?? all
+
+/** The same as rows have it: only what is not the default. */
+export const proofMembers = ({ min_proof, tool_min_proof }: ProofDemands): Partial<ProofDemands> => ({
+  ...(min_proof !== 'certificate' && { min_proof }),
+  ...(Object.keys(tool_min_proof).length > 0 && { tool_min_proof }),
+})
 
 /** An MCP resource's demands on those who call its tools, as its operator set them. */
 export interface ToolDemands {

@@ -6,7 +6,7 @@ import {
   type ToolApprovals,
 } from '../approvals/approval-rule.ts'
 import { isInstant } from '../canonical/instant.ts'
-import type { DpopMode, HonouredThumbprint } from './rule.ts'
+import { type CallGrade, type DpopMode, type HonouredThumbprint, isMinProof, type MinProof } from './rule.ts'
 
 export interface PrincipalState {
   readonly revision: number
@@ -26,6 +26,8 @@ export interface ResourceState {
   /** Absent: no call of it must be approved. */
   readonly approval?: ApproverKind | null
   readonly toolApprovals?: ToolApprovals
+  readonly minProof: MinProof
+  readonly toolMinProof: Readonly<Record<string, MinProof>>
 }
 
 export interface CheckDigest {
@@ -44,6 +46,8 @@ export interface ConfigurationState {
   readonly noDowngrade: boolean
   readonly enforceToolsCall: boolean
   readonly checks: readonly ConfigurationCheck[]
+  /** The least proof that LLM calls take; absent: a certificate. */
+  readonly llmProof?: MinProof
 }
 
 /** The digests of the CAs of a bundle before, and the end of its grace. */
@@ -88,8 +92,11 @@ export function resourceStateOf(detail: UnknownRecord): ResourceState | null {
   if (!(requiredCapability === null || isText(requiredCapability)) || !isTextMap(own)) return null
   if (!(approval === undefined || isApproverKind(approval))) return null
   if (!(toolApprovals === undefined || isToolApprovals(toolApprovals))) return null
+  // Absent in the rows of resources that demand a certificate, as all did once.
+  const { min_proof: minProof = 'certificate', tool_min_proof: toolMinProof = {} } = detail
+  if (!isMinProof(minProof) || !isProofMap(toolMinProof)) return null
   return {
-    ...{ revision, name, requiredCapability, toolCapabilities: own, enabled },
+    ...{ revision, name, requiredCapability, toolCapabilities: own, enabled, minProof, toolMinProof },
     ...(approval !== undefined && { approval }),
     ...(toolApprovals !== undefined && { toolApprovals }),
   }
@@ -98,9 +105,22 @@ export function resourceStateOf(detail: UnknownRecord): ResourceState | null {
 export function configurationStateOf(detail: UnknownRecord): ConfigurationState | null {
   const { enforce_tools_call: enforceToolsCall, checks } = detail
   const mode = modeOf(detail)
-  if (!mode || typeof enforceToolsCall !== 'boolean' || !Array.isArray(checks)) return null
+  const llmProof = llmProofOf(detail)
+  if (!mode || llmProof === null || typeof enforceToolsCall !== 'boolean' || !Array.isArray(checks))
+    return null
   const read = checks.map(configuredOf)
-  return read.every((check) => check !== null) ? { ...mode, enforceToolsCall, checks: read } : null
+  return read.every((check) => check !== null)
+    ? { ...mode, enforceToolsCall, checks: read, ...(llmProof && { llmProof }) }
+    : null
+}
+
+/** Reads the grade that the door of people takes for LLM calls; undefined: none; null: it is not well-formed. */
+function llmProofOf({ people }: UnknownRecord): CallGrade | undefined | null {
+  if (people === undefined) return undefined
+  if (!isObject(people)) return null
+  const { llm } = people
+  if (llm === 'off') return undefined
+  return llm === 'key' || llm === 'none' ? llm : null
 }
 
 function configuredOf(value: unknown): ConfigurationCheck | null {
@@ -155,6 +175,9 @@ export const isRevision = (value: unknown): value is number =>
 
 const isTextMap = (value: unknown): value is Readonly<Record<string, string>> =>
   isObject(value) && Object.values(value).every(isText)
+
+const isProofMap = (value: unknown): value is Readonly<Record<string, MinProof>> =>
+  isObject(value) && Object.values(value).every(isMinProof)
 
 /** The most that a text of a row has (docs/ledger.md#leaf): a longer one was cut. */
 const MAX_TEXT = 1_024

@@ -12,7 +12,13 @@ export interface HypotheticalChanges {
     Partial<
       Pick<
         ResourceState,
-        'requiredCapability' | 'toolCapabilities' | 'enabled' | 'approval' | 'toolApprovals'
+        | 'requiredCapability'
+        | 'toolCapabilities'
+        | 'enabled'
+        | 'approval'
+        | 'toolApprovals'
+        | 'minProof'
+        | 'toolMinProof'
       >
     >
   >

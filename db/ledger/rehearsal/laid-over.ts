@@ -1,5 +1,9 @@
-import { NotRecomputable, type ReplayedCall } from '../authority/call.ts'
-import type { RecordedCheck, RecordedDecision } from '../authority/decision.ts'
+import {
+  NotRecomputable,
+  type RecordedCheck,
+  type RecordedDecision,
+  type ReplayedCall,
+} from '../authority/decision.ts'
 import type { LedgerReplay, ReplayedPrincipal } from '../authority/replay.ts'
 import type {
   CheckDigest,
@@ -87,6 +91,7 @@ export function rehearsedCall(
     principal: { ...state, ...changes.principals.get(subject) },
     bindings: bindingsWith(changes, subject, known, id),
     replay: {
+      grants: replay.grants,
       resources: id !== null && reached ? new Map([[id, resourceWith(changes, id, reached)]]) : new Map(),
       stops: replay.stops,
     },

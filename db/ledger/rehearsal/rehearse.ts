@@ -1,8 +1,8 @@
 import { isObject, type UnknownRecord } from '../../support/json.ts'
-import { NotRecomputable } from '../authority/call.ts'
 import {
   isCallAction,
   isDecisionRow,
+  NotRecomputable,
   type RecordedDecision,
   recordedDecisionOf,
 } from '../authority/decision.ts'

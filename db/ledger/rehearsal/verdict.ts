@@ -1,9 +1,14 @@
 import { isStopped } from '../../stops/stop.ts'
-import { NotRecomputable, type ReplayedCall } from '../authority/call.ts'
-import type { RecordedDecision } from '../authority/decision.ts'
+import { NotRecomputable, type RecordedDecision, type ReplayedCall } from '../authority/decision.ts'
 import { expectedDemands } from '../authority/demands.ts'
-import { isRefusedByCheck } from '../authority/judge.ts'
-import { isAtDoor, needsApproval, refusalOfResource, refusalOfTool } from '../authority/reached.ts'
+import { isRefusedByCheck, refusalOfGrantProof } from '../authority/judge.ts'
+import {
+  isAtDoor,
+  needsApproval,
+  refusalOfResource,
+  refusalOfTool,
+  refusalOfWeakProof,
+} from '../authority/reached.ts'
 import type { LedgerReplay } from '../authority/replay.ts'
 import { missingCapability, proofFault, RULE_REFUSAL_REASONS, thumbprintsAt } from '../authority/rule.ts'
 import { bindingName, changesConcern, type HypotheticalChanges, hasNoChanges } from './changes.ts'
@@ -152,6 +157,7 @@ const questions = (call: RehearsedCall): readonly VerdictQuestion[] => [
   () => verdictOf(call.principal.isActive ? null : 'principal_deactivated'),
   () => verdictOf(refusalOfProof(call)),
   () => verdictOf(refusalOfReached(call)),
+  () => verdictOf(refusalOfWeakProof(call)),
   () => refusalOfSet(call, demandedNow(call)),
   () => verdictOf(refusalOfApproval(call)),
 ]
@@ -207,6 +213,8 @@ const hasSameProofs = ({ configuration, recorded }: RehearsedCall): boolean =>
   recorded.mode === configuration.mode && recorded.noDowngrade === configuration.noDowngrade
 
 function refusalOfProof(call: RehearsedCall): string | null {
+  const { grant } = call.authority
+  if (grant !== null) return refusalOfGrantProof(call, grant)
   const { reason } = call.decision
   if (hasSameProofs(call)) return reason === 'proof_required' ? reason : null
   const fault = faultOfProof(call)

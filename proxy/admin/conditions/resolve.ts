@@ -106,6 +106,7 @@ class ChangeResolver {
     } else {
       const id = resource?.resource_id ?? ''
       const { required_capability: required, tool_capabilities: own, enabled } = change
+      const { min_proof: minProof, tool_min_proof: proofs } = change
       if (!this.#once(id, { ...change, resource: id }, field)) return
       this.#resources.set(id, {
         ...(required !== undefined && { requiredCapability: required }),
@@ -113,6 +114,8 @@ class ChangeResolver {
         ...(enabled !== undefined && { enabled }),
         ...('approval' in change && { approval: change.approval }),
         ...('tool_approvals' in change && { toolApprovals: change.tool_approvals ?? {} }),
+        ...(minProof !== undefined && { minProof }),
+        ...(proofs !== undefined && { toolMinProof: proofs ?? {} }),
       })
     }
   }
@@ -180,9 +183,8 @@ function takesAway(
     return change.capabilities.every((one) => principal?.capabilities.includes(one))
   if ('is_active' in change) return true
   if ('bound' in change) return !change.bound
-  const { required_capability: required, tool_capabilities: own, enabled } = change
-  const isAsked = 'approval' in change || 'tool_approvals' in change
-  return enabled === false && required === undefined && own === undefined && !isAsked
+  const { resource: _, enabled, ...others } = change
+  return enabled === false && Object.keys(others).length === 0
 }
 
 async function resourceOf({ database }: AdminContext, idOrName: string): Promise<McpResource | undefined> {

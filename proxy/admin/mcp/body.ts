@@ -1,7 +1,13 @@
 import { z } from 'zod'
 import type { FieldError } from '../../../db/capabilities.ts'
 import type { ApprovalRule } from '../../../db/ledger/approvals/approval-rule.ts'
-import { approverOf, capabilityOf } from '../../../db/ledger/authority/rule.ts'
+import {
+  approverOf,
+  capabilityOf,
+  isProofEnough,
+  minProofOf,
+  type ProofDemands,
+} from '../../../db/ledger/authority/rule.ts'
 import { type McpResourceFields, NO_APPROVALS } from '../../../db/mcp/resources.ts'
 import { hostRefusal } from '../../egress/address.ts'
 import {
@@ -10,22 +16,34 @@ import {
   SECRET_REFERENCE_RULE,
   SecretReferenceError,
 } from '../../egress/secret-reference.ts'
-import { approverKind, capabilityField, toolApprovals, toolCapabilities } from '../operation/shapes.ts'
+import {
+  approverKind,
+  capabilityField,
+  minProof,
+  toolApprovals,
+  toolCapabilities,
+  toolMinProof,
+} from '../operation/shapes.ts'
 
-type ResourceRequirements = Pick<McpResourceFields, 'required_capability' | 'tool_capabilities'> &
+type ResourceRequirements = Pick<
+  McpResourceFields,
+  'required_capability' | 'tool_capabilities' | 'min_proof' | 'tool_min_proof'
+> &
   Partial<ApprovalRule>
 
 /**
  * True if a set that did not open a tool before opens it now: the tool demanded a capability, or an approval,
- * and demands none or another one. A first demand, enabling and disabling lower nothing. Does NOT ask if anybody is
- * bound.
+ * and demands none or another one; or a weaker proof is taken. A first demand, enabling and disabling lower
+ * nothing. Does NOT ask if anybody is bound.
  */
 export function reducesRequirements(before: ResourceRequirements, after: ResourceRequirements): boolean {
   const named = new Set([...Object.keys(before.tool_capabilities), ...Object.keys(after.tool_capabilities)])
   const ofOthers = [before.required_capability, after.required_capability] as const
   const pairs = [...named].map((tool) => [capabilityOf(before, tool), capabilityOf(after, tool)] as const)
   return (
-    [ofOthers, ...pairs].some(([was, is]) => was !== null && was !== is) || reducesApprovals(before, after)
+    [ofOthers, ...pairs].some(([was, is]) => was !== null && was !== is) ||
+    reducesApprovals(before, after) ||
+    lowersProof(before, after)
   )
 }
 
@@ -39,6 +57,12 @@ function reducesApprovals(before: Partial<ApprovalRule>, after: Partial<Approval
   return [[was.approval, is.approval] as const, ...pairs].some(
     ([one, other]) => one !== null && one !== other,
   )
+}
+
+/** True if a tool, or anything else of a server, takes a weaker proof than before. */
+export function lowersProof(before: ProofDemands, after: ProofDemands): boolean {
+  const named = Object.keys({ ...before.tool_min_proof, ...after.tool_min_proof })
+  return [null, ...named].some((tool) => !isProofEnough(minProofOf(after, tool), minProofOf(before, tool)))
 }
 
 const MAX_DOMAINS = 32
@@ -124,6 +148,8 @@ export const newMcpResource = z.strictObject({
   tool_approvals: toolApprovals.nullish(),
   approval_ttl_s: ttl.optional(),
   approval_wait_s: wait.optional(),
+  min_proof: minProof.default('certificate'),
+  tool_min_proof: toolMinProof.nullish(),
 })
 
 /** The body of a change: any of the fields. Null empties one that may be empty. */
@@ -141,6 +167,8 @@ export const mcpResourcePatch = z.strictObject({
   tool_approvals: toolApprovals.nullable().exactOptional(),
   approval_ttl_s: ttl.exactOptional(),
   approval_wait_s: wait.exactOptional(),
+  min_proof: minProof.exactOptional(),
+  tool_min_proof: toolMinProof.nullable().exactOptional(),
 })
 
 export const fieldsOfNew = (registration: z.output<typeof newMcpResource>): McpResourceFields => ({
@@ -154,6 +182,7 @@ export const fieldsOfNew = (registration: z.output<typeof newMcpResource>): McpR
   tool_approvals: registration.tool_approvals ?? NO_APPROVALS.tool_approvals,
   approval_ttl_s: registration.approval_ttl_s ?? NO_APPROVALS.approval_ttl_s,
   approval_wait_s: registration.approval_wait_s ?? NO_APPROVALS.approval_wait_s,
+  tool_min_proof: registration.tool_min_proof ?? {},
 })
 
 /** The fields of a resource after a change. One that needs no secret any more has none. */
@@ -170,6 +199,7 @@ export function fieldsOfPatch(
     allowed_domains: merged.allowed_domains ?? [],
     tool_capabilities: merged.tool_capabilities ?? {},
     tool_approvals: merged.tool_approvals ?? NO_APPROVALS.tool_approvals,
+    tool_min_proof: merged.tool_min_proof ?? {},
   }
 }
 

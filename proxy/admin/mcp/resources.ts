@@ -168,7 +168,7 @@ async function replace(
     if (context.twoPerson.includes('grant')) throw new Refusal('precondition_failed')
   }
   // It stands in full next to this, and may be long.
-  const told = changed.filter((field) => field !== 'tool_capabilities' && field !== 'tool_approvals')
+  const told = changed.filter((field) => !STATED_WHOLE.includes(field))
   await commitChange(context, caller, {
     action: 'mcp_resource.updated',
     detail: {
@@ -196,11 +196,16 @@ const GRANT: AdminCapability = 'admin.grant'
 /** The fields that say who may call what. */
 const DEMANDS = [
   ...['required_capability', 'tool_capabilities', 'enabled'],
-  ...['approval', 'tool_approvals'],
+  ...['approval', 'tool_approvals', 'min_proof', 'tool_min_proof'],
 ] as const
 
-/** The fields that a row of a registration has; its authority says those about approvals. */
-const STATED_ALWAYS = RESOURCE_FIELDS.filter((field) => !Object.hasOwn(NO_APPROVALS, field))
+/** The fields that a row of a registration has; its authority says those about approvals and proofs. */
+const STATED_ALWAYS = RESOURCE_FIELDS.filter(
+  (field) => !Object.hasOwn(NO_APPROVALS, field) && field !== 'min_proof' && field !== 'tool_min_proof',
+)
+
+/** The fields whose new value a row says by its authority. */
+const STATED_WHOLE: readonly McpResourceField[] = ['tool_capabilities', 'tool_approvals', 'tool_min_proof']
 
 /** The fields that decide who answers, and as whom it is patch. */
 const READ_AGAIN: readonly McpResourceField[] = ['endpoint_url', 'auth_type', 'auth_secret_ref']

@@ -14,7 +14,7 @@ import {
   pendingIntroduction,
 } from '../../mcp/pinning/introduction.ts'
 import { pendingChanges } from '../../mcp/pinning/tool-changes.ts'
-import { approverKind, author, capabilityToken, instant, sha256 } from '../operation/shapes.ts'
+import { approverKind, author, capabilityToken, instant, minProof, sha256 } from '../operation/shapes.ts'
 import { authType } from './body.ts'
 
 const tool = {
@@ -48,6 +48,8 @@ const resource = {
   tool_approvals: z.record(z.string(), approverKind),
   approval_ttl_s: z.int(),
   approval_wait_s: z.int(),
+  min_proof: minProof.meta({ description: 'The least proof that it takes of a caller.' }),
+  tool_min_proof: z.record(z.string(), minProof),
   era: z.enum(['modern', 'legacy']).nullable(),
   protocol_version: z.string().nullable(),
   last_read_at: instant.nullable(),
@@ -215,10 +217,17 @@ const definitionOf = (text: string | null): Record<string, unknown> | null =>
  * as values.
  */
 export function auditedFields(fields: Partial<McpResourceFields>): JsonObject {
-  const { endpoint_url: endpoint, tool_capabilities: own, tool_approvals: approvals, ...rest } = fields
+  const {
+    endpoint_url: endpoint,
+    tool_capabilities: own,
+    tool_approvals: approvals,
+    tool_min_proof: proofs,
+    ...rest
+  } = fields
   const audited: Record<string, JsonValue> = { ...rest }
   if (own !== undefined) audited.tool_capabilities = Object.entries(own)
   if (approvals !== undefined) audited.tool_approvals = Object.entries(approvals)
+  if (proofs !== undefined) audited.tool_min_proof = Object.entries(proofs)
   if (endpoint !== undefined) {
     const { origin, pathname } = new URL(endpoint)
     audited.endpoint_url = origin + pathname

@@ -1,12 +1,15 @@
 import { z } from 'zod'
 import type { ApproverKind, ToolApprovals } from '../../../db/ledger/approvals/approval-rule.ts'
+import type { MinProof } from '../../../db/ledger/authority/rule.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import {
   approverKind,
   callerCapabilities,
   capabilityField,
+  minProof,
   toolApprovals,
   toolCapabilities,
+  toolMinProof,
 } from './shapes.ts'
 
 const id = z.string().min(1).max(256)
@@ -47,6 +50,8 @@ const members = z.strictObject({
   enabled: z.boolean().exactOptional(),
   approval: approverKind.exactOptional(),
   tool_approvals: toolApprovals.nullable().exactOptional(),
+  min_proof: minProof.exactOptional(),
+  tool_min_proof: toolMinProof.nullable().exactOptional(),
   settings: SETTINGS.exactOptional(),
 })
 
@@ -66,16 +71,20 @@ interface RequirementChanges {
   readonly enabled?: boolean
   readonly approval?: ApproverKind | null
   readonly tool_approvals?: ToolApprovals | null
+  readonly min_proof?: MinProof
+  readonly tool_min_proof?: Readonly<Record<string, MinProof>> | null
 }
+
+const REQUIREMENTS = [
+  ...['required_capability', 'tool_capabilities', 'enabled'],
+  ...['approval', 'tool_approvals', 'min_proof', 'tool_min_proof'],
+]
 
 const FORMS: readonly { readonly all: readonly string[]; readonly any?: readonly string[] }[] = [
   { all: ['principal', 'capabilities'] },
   { all: ['principal', 'is_active'] },
   { all: ['principal', 'resource', 'bound'] },
-  {
-    all: ['resource'],
-    any: ['required_capability', 'tool_capabilities', 'enabled', 'approval', 'tool_approvals'],
-  },
+  { all: ['resource'], any: REQUIREMENTS },
   { all: ['settings'] },
 ]
 
@@ -86,8 +95,7 @@ const isOfForm = (names: readonly string[], { all, any = [] }: (typeof FORMS)[nu
 
 const RULE =
   'must be one of {principal, capabilities}, {principal, is_active: false}, {principal, resource, bound}, ' +
-  '{resource, required_capability, tool_capabilities, enabled, approval, tool_approvals} with at least one of the last five, ' +
-  'and {settings}'
+  `{resource, ${REQUIREMENTS.join(', ')}} with at least one of the last seven, and {settings}`
 
 const change = members.transform((value: ChangeMembers, context): RehearsalChange => {
   if (FORMS.some((form) => isOfForm(Object.keys(value), form))) return value as RehearsalChange

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { isCapability, parseCapabilities } from '../../../db/capabilities.ts'
 import { isToolApprovals, type ToolApprovals } from '../../../db/ledger/approvals/approval-rule.ts'
+import { isMinProof } from '../../../db/ledger/authority/rule.ts'
 import { parseListCursor } from '../../../db/support/cursor.ts'
 import {
   ADMIN_CAPABILITIES,
@@ -110,17 +111,16 @@ const MAX_TOOL_LENGTH = 128
 // The audit row of a change holds the old map and the new one whole.
 const MAX_TOOLS_TEXT = 16_384
 
-/** The own capabilities of tools, by name; without a prototype. */
+/** Something of each tool, by name; without a prototype. `what` names it. */
 // Parsed by hand: a record of zod's drops a tool called `__proto__`, and every member must be stored or
 // refused.
-export const toolCapabilities = z
-  .unknown()
-  .transform((value, context): Readonly<Record<string, string>> => {
+const ofEachTool = <Value extends string>(isOne: (value: unknown) => value is Value, what: string) =>
+  z.unknown().transform((value, context): Readonly<Record<string, Value>> => {
     const fault = (message: string, path: string[] = []) =>
       context.addIssue({ code: 'custom', message, path })
-    const kept: Record<string, string> = Object.create(null)
+    const kept: Record<string, Value> = Object.create(null)
     if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-      fault('must be an object: the name of a tool, and a capability')
+      fault(`must be an object: the name of a tool, and ${what}`)
       return kept
     }
     const entries: readonly (readonly [string, unknown])[] = Object.entries(value)
@@ -131,13 +131,29 @@ export const toolCapabilities = z
       for (const [tool, token] of entries) {
         if (!isToolName(tool))
           fault(`names of tools must be 1 to ${MAX_TOOL_LENGTH} visible ASCII characters`)
-        else if (!isCapability(token)) fault('must be a capability', [tool])
+        else if (!isOne(token)) fault(`must be ${what}`, [tool])
         else kept[tool] = token
       }
     }
     return kept
   })
-  .meta({ type: 'object', additionalProperties: CAPABILITY_SCHEMA, maxProperties: MAX_TOOLS })
+
+/** The own capabilities of tools. */
+export const toolCapabilities = ofEachTool(isCapability, 'a capability').meta({
+  type: 'object',
+  additionalProperties: CAPABILITY_SCHEMA,
+  maxProperties: MAX_TOOLS,
+})
+
+/** The least proof that a server or a tool takes of a caller (docs/people.md#grades). */
+export const minProof = z.enum(['certificate', 'key', 'none'])
+
+/** The least proofs of tools. */
+export const toolMinProof = ofEachTool(isMinProof, 'certificate, key or none').meta({
+  type: 'object',
+  additionalProperties: { type: 'string', enum: minProof.options },
+  maxProperties: MAX_TOOLS,
+})
 
 const isToolName = (text: string): boolean => text.length <= MAX_TOOL_LENGTH && /^[\x21-\x7e]+$/.test(text)
 

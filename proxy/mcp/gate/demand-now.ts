@@ -1,6 +1,14 @@
-import { capabilityOf, demandedByTool } from '../../../db/ledger/authority/rule.ts'
+import {
+  type CallGrade,
+  capabilityOf,
+  demandedByTool,
+  isProofEnough,
+  type MinProof,
+  minProofOf,
+} from '../../../db/ledger/authority/rule.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { CapabilityDemand, Principal } from '../../../plugins/facts.ts'
+import { proofTooWeak } from '../../../plugins/people/bearer.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { HTTP_GET_TOOL } from '../http-get/tool.ts'
 import type { RemoteServerRequest } from '../state/far-requests.ts'
@@ -19,6 +27,8 @@ interface DemandDependencies {
   readonly registry: Pick<McpRegistry, 'current' | 'binding'>
   /** `enforce_tools_call`. */
   readonly enforced: boolean
+  /** The grade of a call without a certificate. */
+  readonly grade?: CallGrade | undefined
 }
 
 interface CurrentCall {
@@ -47,8 +57,8 @@ export async function resolveCurrentCall(
 
 /**
  * States the demand of the same call now: a stream may outlast a grant (docs/threats.md#m-06). Refuses with
- * `mcp_not_bound` if the binding is gone, or the resource disabled or deleted. Does NOT check that the
- * principal holds it.
+ * `mcp_not_bound` if the binding is gone, or the resource disabled or deleted; with `proof_too_weak` if it
+ * takes no such grade any more. Does NOT check that the principal holds it.
  */
 export async function currentDemand(
   sources: DemandDependencies,
@@ -57,6 +67,9 @@ export async function currentDemand(
 ): Promise<CapabilityDemand> {
   const now = await resolveCurrentCall(sources, principal, call)
   if (!now?.stands) throw new Refusal('mcp_not_bound')
+  const { grade } = sources
+  const least = grade && minProofOf(now.resource, call.pinned?.tool.name ?? null)
+  if (grade && least && !isProofEnough(grade, least)) throw proofTooWeak(least)
   return now.demand
 }
 
@@ -91,17 +104,36 @@ export const readMcpRules = ({ http_get, enforce_tools_call }: McpRuleOptions): 
   enforced: enforce_tools_call,
 })
 
-/** States a target's present demand. Refuses with `mcp_tool_unknown` or `mcp_not_bound`. */
+/** The least proof that a target takes; null: it reaches nothing by itself, and lists leave out what is too much. */
+function leastProof(target: McpTarget): MinProof | null {
+  if (target.kind === 'list_tools' || target.kind === 'aggregate') return null
+  if (target.kind === 'built_in') return 'certificate'
+  if (target.kind === 'tool') return minProofOf(target.pinned.resource, target.pinned.tool.name)
+  const tool = target.kind === 'answer' ? (target.request.pinned?.tool.name ?? null) : null
+  return minProofOf(target.resource, tool)
+}
+
+/** The refusal of a call whose grade is less than its target takes; null: it suffices. */
+export function refusalOfGrade(target: McpTarget, grade: CallGrade): Refusal | null {
+  const least = leastProof(target)
+  if (least === null || isProofEnough(grade, least)) return null
+  return proofTooWeak(least)
+}
+
+/**
+ * States a target's present demand. Refuses with `mcp_tool_unknown` or `mcp_not_bound`; with `proof_too_weak`
+ * if the caller has shown no certificate, and a resource takes no such grade any more.
+ */
 export async function currentTargetDemand(
   target: McpTarget,
   demand: CapabilityDemand,
   principal: Principal,
-  { registry, httpGet, enforced }: McpRules & Pick<DemandDependencies, 'registry'>,
+  { registry, httpGet, enforced, grade }: McpRules & Pick<DemandDependencies, 'registry' | 'grade'>,
 ): Promise<CapabilityDemand> {
   if (target.kind === 'built_in' && !httpGet) throw new Refusal('mcp_tool_unknown')
   if (target.kind === 'built_in') return { ...demand, demanded: demandedByTool(HTTP_GET, enforced) }
   const reached = reachedBy(target, demand)
-  return reached ? currentDemand({ registry, enforced }, principal, reached) : demand
+  return reached ? currentDemand({ registry, enforced, grade }, principal, reached) : demand
 }
 
 function reachedBy(target: McpTarget, demand: CapabilityDemand): ResourceCall | null {

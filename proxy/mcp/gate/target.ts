@@ -4,6 +4,7 @@ import type { McpResource } from '../../../db/mcp/resources.ts'
 import { isObject, type JsonObject, type UnknownRecord } from '../../../db/support/json.ts'
 import type {
   CallCommitments,
+  CallGrant,
   CallSummary,
   CapabilityDemand,
   Principal,
@@ -36,6 +37,7 @@ import {
   type McpRules,
   type McpTarget,
   readMcpRules,
+  refusalOfGrade,
   resolveCurrentCall,
 } from './demand-now.ts'
 import {
@@ -48,6 +50,8 @@ import { type LargeParams, readLargeParams } from './large-params.ts'
 
 interface McpTargetInput extends Arrival, ResourcePath, PathResourceAccess, JsonBody {
   readonly principal: Principal
+  /** Absent: the caller shows a certificate, which always suffices. */
+  readonly grant?: CallGrant
   readonly commitments: CallCommitments
   readonly message: McpMessage
   readonly peeked: PeekedCall
@@ -89,17 +93,26 @@ export function mcpTarget({
   const sources = { ...state, ...readMcpRules(options) }
   return {
     name: 'mcp_target',
-    admit: (facts) => mapMaybe(resolveTarget(facts, sources), (aim) => withParams(facts, aim)),
-    still: async ({ principal, aimed, demand }) => {
+    admit: (facts) =>
+      mapMaybe(resolveTarget(facts, sources), (aim) => withParams(facts, ofGrade(facts, aim))),
+    still: async ({ principal, aimed, demand, grant }) => {
       if ('refusal' in aimed) throw aimed.refusal
       return {
         demand: await currentTargetDemand(aimed.target, demand, principal, {
           ...state,
           ...readMcpRules(inForce().mcp),
+          grade: grant?.bound,
         }),
       }
     },
   }
+}
+
+/** A call of a lower grade than its target takes is for none: the next plugin refuses it. */
+function ofGrade({ grant }: McpTargetInput, aim: TargetResolution): TargetResolution {
+  if (!grant || 'refusal' in aim.aimed) return aim
+  const refusal = refusalOfGrade(aim.aimed.target, grant.bound)
+  return refusal ? { ...aim, aimed: { refusal } } : aim
 }
 
 function withParams(facts: McpTargetInput, aim: TargetResolution): McpTargetFacts | Promise<McpTargetFacts> {
@@ -139,7 +152,7 @@ function mcpTargetFacts(
   }
 }
 
-/** Refuses a call without a target: `mcp_tool_unknown`, then `mcp_not_bound`. */
+/** Refuses a call without a target: `mcp_tool_unknown`, then `mcp_not_bound`, then `proof_too_weak`. */
 export const mcpTargetRequired: Plugin<Arrival & Pick<McpTargetFacts, 'aimed'>, { target: McpTarget }> = {
   name: 'mcp_target',
   admit: ({ aimed }) => {

@@ -1,11 +1,11 @@
-import { capabilityOf, demandedByTool } from '../../../db/ledger/authority/rule.ts'
+import { capabilityOf, demandedByTool, isProofEnough, minProofOf } from '../../../db/ledger/authority/rule.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { McpTool, PinnedMcpTool } from '../../../db/mcp/tools.ts'
 import type { JsonObject } from '../../../db/support/json.ts'
 import { NOTICE_MAX_BYTES } from '../../../db/support/notices.ts'
 import { confirmAuthority } from '../../../plugins/call-authority.ts'
 import { holdsDemanded } from '../../../plugins/capability.ts'
-import type { AccessToken } from '../../../plugins/facts.ts'
+import type { AccessToken, CallGrant } from '../../../plugins/facts.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
 import type { CallReport, Reply } from '../../http/reply.ts'
@@ -47,6 +47,8 @@ export interface McpHandlerDependencies extends RelayDependencies {
 
 export interface McpFacts extends DispatchFacts {
   readonly token: AccessToken | null
+  /** Absent: the caller shows a certificate. */
+  readonly grant?: CallGrant
 }
 
 /** Does the work that was granted. Refuses with `mcp_unreachable` and `mcp_failed`. */
@@ -89,7 +91,8 @@ async function aggregatedReply(
   facts: McpFacts,
   member: string,
 ): Promise<Reply> {
-  const resources = await sources.registry.bound(facts.granted.principal)
+  const bound = await sources.registry.bound(facts.granted.principal)
+  const resources = bound.filter((resource) => isGradeEnough(facts, resource, null))
   const { items, missing } = await aggregateLists(sources, facts, resources, member)
   const detail: JsonObject = { items: items.length, ...(missing.length > 0 && { missing: [...missing] }) }
   return listReply(facts, member, items, detail)
@@ -193,24 +196,28 @@ const BUILT_IN = JSON.stringify(HTTP_GET_TOOL)
 
 /**
  * Lists the tools of a principal, each as JSON text (spec §2.3), from the pins: no upstream is asked. With
- * `callable` only those whose capability it holds. At the endpoint of one resource the names are its own.
+ * `callable` only those whose capability it holds; without a certificate only those that take the call's grade. At the endpoint of one resource the names are its own.
  */
 async function listVisibleTools(
-  { granted: { principal }, token, pathResource, message: { era } }: McpFacts,
+  facts: McpFacts,
   { registry, enforced, httpGet, list }: McpHandlerDependencies,
 ): Promise<readonly string[]> {
+  const { granted, token, pathResource, message } = facts
+  const { principal } = granted
   const callable = (capability: string | null): boolean =>
     holdsDemanded(principal, token, demandedByTool(capability, enforced))
   const isListed = (resource: McpResource, tool: McpTool): tool is PinnedMcpTool =>
-    isUsable(resource, tool) && (list === 'bound' || callable(capabilityOf(resource, tool.name)))
+    isUsable(resource, tool) &&
+    isGradeEnough(facts, resource, tool.name) &&
+    (list === 'bound' || callable(capabilityOf(resource, tool.name)))
   const builtIn = list === 'bound' ? holdsDemanded(principal, token, [HTTP_GET]) : callable(HTTP_GET)
   const resources = pathResource ? [pathResource] : await registry.bound(principal)
-  const texts: string[] = httpGet && !pathResource && builtIn ? [BUILT_IN] : []
+  const texts: string[] = httpGet && !pathResource && builtIn && !facts.grant ? [BUILT_IN] : []
   let since = performance.now()
   for (const resource of resources) {
     for (const tool of await registry.tools(resource)) {
       if (!isListed(resource, tool)) continue
-      const text = listedText(resource, tool, { isWholeName: pathResource === null, era })
+      const text = listedText(resource, tool, { isWholeName: pathResource === null, era: message.era })
       texts.push(typeof text === 'string' ? text : await text)
       if (performance.now() - since < SLICE_MS) continue
       // There may be thousands.
@@ -220,6 +227,10 @@ async function listVisibleTools(
   }
   return texts
 }
+
+/** True if a resource, or its tool, takes calls of this grade: each that shows a certificate. */
+const isGradeEnough = ({ grant }: McpFacts, resource: McpResource, tool: string | null): boolean =>
+  !grant || isProofEnough(grant.bound, minProofOf(resource, tool))
 
 /**
  * Returns the definition of a tool, as JSON of the members that the caller's era knows, under its whole name or

@@ -55,11 +55,7 @@ export async function heldCall(
 }
 
 /** Resolves once a call has reached the provider, or is over. */
-async function untilReached(
-  { provider }: Stage<Door>,
-  model: string,
-  isOver: () => boolean,
-): Promise<void> {
+async function untilReached({ provider }: Stage<Door>, model: string, isOver: () => boolean): Promise<void> {
   while (!isOver() && !provider.reached.some((one) => one.model === model))
     await new Promise((resolve) => setTimeout(resolve, 5))
 }

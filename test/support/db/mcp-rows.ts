@@ -18,6 +18,8 @@ export const fieldsOf = (name: string) => ({
   enabled: true,
   tool_capabilities: {},
   ...NO_APPROVALS,
+  min_proof: 'certificate' as const,
+  tool_min_proof: {},
   at: AT,
 })
 

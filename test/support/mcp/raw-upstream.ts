@@ -165,6 +165,8 @@ export function resourceAt(url: string, fields: Partial<McpResource> = {}): McpR
     enabled: true,
     tool_capabilities: {},
     ...NO_APPROVALS,
+    min_proof: 'certificate',
+    tool_min_proof: {},
     revision: 1,
     created_at: '2026-01-01T00:00:00.000Z',
     updated_at: '2026-01-01T00:00:00.000Z',

@@ -25,6 +25,7 @@ t.test('to ask for no approval any more, or of somebody else, lowers what is dem
     ...none,
     approval,
     tool_approvals: own,
+    ...{ min_proof: 'certificate' as const, tool_min_proof: {} },
   })
   for (const [before, after, lowers, name] of [
     [rule(null), rule('operator'), false, 'one is asked for where none was'],

@@ -1,6 +1,11 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { capabilityOf, type ToolDemands } from '../../../../db/ledger/authority/rule.ts'
+import {
+  capabilityOf,
+  type MinProof,
+  type ProofDemands,
+  type ToolDemands,
+} from '../../../../db/ledger/authority/rule.ts'
 import { reducesRequirements } from '../../../../proxy/admin/mcp/body.ts'
 import { testGateway } from '../../../support/gateway.ts'
 import { filesStage, mcpStage, tool, toolServer } from '../../../support/mcp/stage.ts'
@@ -10,6 +15,9 @@ const demands = (
   required_capability: string | null,
   tool_capabilities: Record<string, string> = {},
 ): ToolDemands => ({ required_capability, tool_capabilities })
+
+/** Of every caller a certificate is asked for. */
+const CERTIFICATE: ProofDemands = { min_proof: 'certificate', tool_min_proof: {} }
 
 await t.test('a change lowers what is demanded where a tool is opened by a set that did not open it', (t) => {
   const changes: readonly (readonly [ToolDemands, ToolDemands, boolean, string])[] = [
@@ -25,6 +33,31 @@ await t.test('a change lowers what is demanded where a tool is opened by a set t
     [demands(null, { read: 'b' }), demands('b'), false, 'all others demand what one did'],
     [demands('a'), demands('a', { constructor: 'b' }), true, 'a tool called as a member of any object'],
   ]
+  for (const [before, after, lowers, name] of changes)
+    t.equal(reducesRequirements({ ...CERTIFICATE, ...before }, { ...CERTIFICATE, ...after }), lowers, name)
+  t.end()
+})
+
+await t.test('a change lowers what is demanded where a tool, or all others, take a weaker proof', (t) => {
+  const proofs = (min_proof: MinProof, tool_min_proof: Record<string, MinProof> = {}) => ({
+    ...demands('a'),
+    ...{ min_proof, tool_min_proof },
+  })
+  const changes = [
+    [proofs('certificate'), proofs('key'), true, 'a key suffices'],
+    [proofs('key'), proofs('none'), true, 'a token suffices'],
+    [proofs('none'), proofs('certificate'), false, 'a certificate is asked for'],
+    [proofs('key', { read: 'none' }), proofs('key'), false, 'a tool asks for as much as the others'],
+    [proofs('none', { read: 'key' }), proofs('none'), true, 'a tool falls back on less'],
+    [
+      proofs('certificate'),
+      proofs('certificate', { constructor: 'key' as MinProof }),
+      true,
+      'a tool called as a member',
+    ],
+    [proofs('none', { read: 'key' }), proofs('key', { read: 'key' }), false, 'all others ask for more'],
+    [proofs('none', { read: 'key' }), proofs('key', { read: 'none' }), true, 'more of all, less of one'],
+  ] as const
   for (const [before, after, lowers, name] of changes)
     t.equal(reducesRequirements(before, after), lowers, name)
   t.end()
@@ -59,7 +92,7 @@ await t.test('whatever the change, it lowers exactly where some set opens more t
       const more = TOOLS.some((name) =>
         SETS.some((set) => !opens(set, before, name) && opens(set, after, name)),
       )
-      return reducesRequirements(before, after) === more
+      return reducesRequirements({ ...CERTIFICATE, ...before }, { ...CERTIFICATE, ...after }) === more
     }),
     { numRuns: 2_000 },
   )
