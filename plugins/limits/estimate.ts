@@ -6,6 +6,8 @@ export interface CallSize {
   readonly bytes: number
   /** The most tokens of output that it asks for; null: it says nothing. */
   readonly maxOutput: number | null
+  /** The member of its body that brings in what is not in it; absent: none is known. */
+  readonly unbounded?: string
 }
 
 /** The output that is held while little is known, however much a call asks for. Tokens. */

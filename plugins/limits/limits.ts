@@ -41,6 +41,8 @@ export interface LimitedThings extends ScopedThings {
   readonly size: CallSize
   /** The caller's API, if it is a model's. */
   readonly wire?: string | undefined
+  /** The words of the call that prices differ by: `service_tier`, `speed`, `geo`. */
+  readonly words?: Readonly<Record<string, unknown>>
 }
 
 type LimitNeeds = Arrival & RulesInForce & { readonly holder: Principal }
@@ -49,6 +51,8 @@ type LimitNeeds = Arrival & RulesInForce & { readonly holder: Principal }
 export type CostEstimate = (
   things: LimitedThings,
   tokens: { readonly input: number; readonly output: number },
+  /** True: at the dearest rates that it may be charged by. */
+  atMost?: boolean,
 ) => number | null
 
 export interface LimitDependencies {
@@ -125,7 +129,8 @@ function tookOf({ measure, strict }: CallLimit, { things, samples, costOf, key }
   if (measure === 'calls' || measure === 'concurrent') return 1
   const { size } = things
   const inMeasure = (tokens: { readonly input: number; readonly output: number }): number =>
-    measure === 'tokens' ? tokens.input + tokens.output : costOrRefuse(costOf(things, tokens))
+    measure === 'tokens' ? tokens.input + tokens.output : costOrRefuse(costOf(things, tokens, strict))
+  if (strict && size.unbounded !== undefined) throw unbounded(size.unbounded)
   if (strict && size.maxOutput === null) throw new Refusal('limit_unbounded')
   const most = size.maxOutput === null ? Number.POSITIVE_INFINITY : inMeasure(mostTokens(size))
   if (strict) return most
@@ -139,6 +144,11 @@ function costOrRefuse(cost: number | null): number {
   if (cost === null) throw new Refusal('limit_unpriced')
   return cost
 }
+
+const unbounded = (member: string): Refusal =>
+  new Refusal('limit_unbounded', {
+    message: `A strict limit applies to this call, and what its ${member} brings in has no bound. Leave it out.`,
+  })
 
 const tooMany = (count: number): Refusal =>
   new Refusal('limits_too_many', {

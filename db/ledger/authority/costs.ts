@@ -114,6 +114,35 @@ const computed = ({ sum, isExact, unpriced }: CostSum): ComputedCost => {
 
 const lesser = (one: bigint, other: bigint): bigint => (one < other ? one : other)
 
+const INPUT_KINDS = ['input', ...Object.keys(OTHER_RATE).filter((kind) => !kind.startsWith('output_'))]
+const OUTPUT_KINDS = ['output', 'output_audio', 'output_image']
+
+/**
+ * Returns the rates at which a call costs the most: each token at the dearest of its way, in whatever tier. `words`: what
+ * the call asks for; a word without a factor counts as the dearest, none as the usual.
+ */
+export function dearestRates(
+  { tokens, above = [], call, factors = {} }: PriceRates,
+  words: Readonly<Record<string, unknown>>,
+): PriceRates {
+  if (!tokens) return call === undefined ? {} : { call }
+  const factor = FACTOR_KINDS.reduce((product, kind) => {
+    const known = factors[kind] ?? {}
+    const word = words[kind] ?? null
+    if (word === null) return product
+    const own = typeof word === 'string' && Object.hasOwn(known, word) ? known[word] : undefined
+    return (product * Math.max(1e6, own ?? Math.max(0, ...Object.values(known)))) / 1e6
+  }, 1)
+  const dearest = (kinds: readonly string[]): number =>
+    Math.ceil(
+      factor * Math.max(...[tokens, ...above].flatMap((tier) => kinds.map((kind) => tier[kind] ?? 0))),
+    )
+  return {
+    tokens: { input: dearest(INPUT_KINDS), output: dearest(OUTPUT_KINDS) },
+    ...(call !== undefined && { call }),
+  }
+}
+
 /** The rates of what costs nothing. */
 export const FREE_RATES: PriceRates = {}
 

@@ -1,3 +1,4 @@
+import { isObject } from '../../../db/support/json.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { LimitedThings } from '../../../plugins/limits/limits.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
@@ -15,8 +16,9 @@ export function limitedModels(options: LlmOptions): (facts: LimitedBody) => Limi
   return ({ body, json, target: { model, endpoint } }) => ({
     models: routed(route, model, endpoint),
     tool: null,
-    size: { bytes: body.length, maxOutput: boundOf(json) },
+    size: { bytes: body.length, maxOutput: boundOf(json), ...unboundedIn(json) },
     wire: endpoint.wire,
+    words: { service_tier: json.service_tier, speed: json.speed, geo: json.inference_geo },
   })
 }
 
@@ -36,5 +38,24 @@ function routed(
 
 function boundOf(json: JsonBody['json']): number | null {
   const bound = BOUNDS.map((name) => json[name]).find((value) => value !== undefined && value !== null)
-  return typeof bound === 'number' && bound >= 0 ? Math.ceil(bound) : null
+  if (typeof bound !== 'number' || bound < 0) return null
+  const choices = typeof json.n === 'number' && json.n > 1 ? json.n : 1
+  return Math.ceil(bound * choices)
+}
+
+/** Members by which a body goes on from what a provider keeps, or has it read elsewhere. */
+const OUTSIDE = ['previous_response_id', 'conversation', 'container', 'mcp_servers'] as const
+
+/** Tools that the caller runs; the provider runs the others, and reads what they find. */
+const CALLERS_TOOL =
+  /^(?:function|custom|local_shell|apply_patch|(?:bash|text_editor|computer|memory)_\d{8})$/
+
+/** Names the member of a body that brings in what has no bound. Does NOT look for files and links in messages. */
+function unboundedIn(json: JsonBody['json']): { readonly unbounded?: string } {
+  const member = OUTSIDE.find((name) => json[name] !== undefined && json[name] !== null)
+  if (member) return { unbounded: member }
+  const { tools } = json
+  const isProviders = (tool: unknown): boolean =>
+    isObject(tool) && typeof tool.type === 'string' && !CALLERS_TOOL.test(tool.type)
+  return Array.isArray(tools) && tools.some(isProviders) ? { unbounded: 'tools' } : {}
 }

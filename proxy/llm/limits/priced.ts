@@ -1,4 +1,4 @@
-import { costOf } from '../../../db/ledger/authority/costs.ts'
+import { costOf, dearestRates } from '../../../db/ledger/authority/costs.ts'
 import { compileGlob } from '../../../db/support/glob.ts'
 import type { CostEstimate } from '../../../plugins/limits/limits.ts'
 import { type CallPricing, callPricing } from '../../../plugins/prices/cost.ts'
@@ -51,7 +51,7 @@ export function priceFinder(configuration: PricedConfiguration) {
 export function costEstimate(configuration: PricedConfiguration): CostEstimate {
   const book = bookOf(configuration)
   const isRefused = configuration.prices?.options.unpriced !== 'allow'
-  return ({ models, tool }, tokens) => {
+  return ({ models, tool, words = {} }, tokens, atMost = false) => {
     if (tool !== null) {
       const price = book?.priceOfTool(tool)
       return price ? costOf(price.rates, {}, tokens).microusd : 0
@@ -59,7 +59,7 @@ export function costEstimate(configuration: PricedConfiguration): CostEstimate {
     const costs = models.map((model) => {
       const slash = model.indexOf('/')
       const price = book?.priceOf(model.slice(0, slash), model.slice(slash + 1))
-      if (price) return costOf(price.rates, {}, tokens).microusd
+      if (price) return costOf(atMost ? dearestRates(price.rates, words) : price.rates, {}, tokens).microusd
       return isRefused ? null : 0
     })
     return costs.includes(null) ? null : Math.max(0, ...costs.map((cost) => cost ?? 0))
