@@ -1,6 +1,11 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { MeterBook, type MeterKey, type MeterState } from '../../../../db/ledger/meters/meter-book.ts'
+import {
+  MeterBook,
+  type MeterKey,
+  type MeterState,
+  NEW_METER,
+} from '../../../../db/ledger/meters/meter-book.ts'
 import { budgetSpan, spanName } from '../../../../db/ledger/meters/span.ts'
 
 const SECOND_MS = 1_000
@@ -153,3 +158,42 @@ t.test('a window is of the UTC calendar, and the last ms of it belongs to it', a
     }),
   )
 })
+
+t.test(
+  'what is spent and held never passes the amount, but by what calls under way cost more than they held',
+  async () => {
+    const most = 100
+    const key = { limit: 'lim_a', who: '', span: 'ever' }
+    const call = fc.record({ took: fc.nat(40), more: fc.integer({ min: -40, max: 20 }), ends: fc.nat(3) })
+    fc.assert(
+      fc.property(fc.array(call, { maxLength: 60 }), fc.boolean(), (calls, strict) => {
+        let state: MeterState = NEW_METER
+        let beyond = 0
+        const underWay: { readonly took: number; readonly charged: number }[] = []
+        const unit = (work: (book: MeterBook) => void): void => {
+          const book = new MeterBook(() => state)
+          work(book)
+          state = book.changed()[0]?.[1] ?? state
+        }
+        const settle = ({ took, charged }: { readonly took: number; readonly charged: number }): void =>
+          unit((book) => void book.apply([], [{ ...key, took, charged }]))
+        for (const { took, more, ends } of calls) {
+          const wish = { ...key, took, most, refuses: true }
+          unit((book) => {
+            if (book.misfit([wish])) return
+            const extra = strict ? Math.min(0, more) : more
+            book.apply([wish], [])
+            underWay.push({ took, charged: Math.max(0, took + extra) })
+          })
+          for (const ended of underWay.splice(0, ends)) {
+            settle(ended)
+            beyond += Math.max(0, ended.charged - ended.took)
+          }
+          if (state.spent + state.reserved > most + beyond) return false
+        }
+        for (const ended of underWay.splice(0)) settle(ended)
+        return state.reserved === 0
+      }),
+    )
+  },
+)
