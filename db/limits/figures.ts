@@ -4,10 +4,10 @@ import { readUsage, usedPart } from './usage.ts'
 
 /** The limits that figures are of: the oldest. */
 const MAX_LIMITS_READ = 200
-/** Of them, the limits of each principal whose meters are read: each is a look at as many as there are principals. */
+/** The limits of each principal among them whose meters are read: each is a look at as many as there are principals. */
 const MAX_EACH_READ = 20
 /** Readers that ask more often get what was read. ms. */
-const KEPT_MS = 5_000
+const MAX_AGE_MS = 5_000
 
 /** Makes the function that reads how much of limits is used now, of each limit by who is nearest to its amount. */
 export function limitFigures(
@@ -26,7 +26,7 @@ export function limitFigures(
   let kept: { readonly at: number; readonly figures: ReturnType<typeof read> } | null = null
   return (): ReturnType<typeof read> => {
     const at = clock()
-    if (kept && Math.abs(at - kept.at) < KEPT_MS) return kept.figures
+    if (kept && Math.abs(at - kept.at) < MAX_AGE_MS) return kept.figures
     const figures = read(at)
     kept = { at, figures }
     figures.catch(() => {

@@ -197,8 +197,8 @@ export function pruneMeters(
     .limit(most)
   const query = kysely
     .deleteFrom('limit_meters')
-    .where(({ eb, refTuple }) =>
-      eb(refTuple('limit_id', 'who', 'span'), 'in', old.$asTuple('limit_id', 'who', 'span')),
+    .where((row) =>
+      row(row.refTuple('limit_id', 'who', 'span'), 'in', old.$asTuple('limit_id', 'who', 'span')),
     )
   return { ...statementOf(query.compile()), beside: 'upkeep' }
 }

@@ -312,7 +312,7 @@ function countRequest(
   metrics.latency.observe({ route: path }, (ended.at - arrival.at) / 1000)
   if (refusal) metrics.refusals.inc({ reason: refusal.reason })
   const limit = refusal?.reason === 'limit_reached' ? refusal.report.limit : undefined
-  if (isObject(limit)) metrics.limits.noteRefused(String(limit.id))
+  if (isObject(limit) && typeof limit.id === 'string') metrics.limits.noteRefused(limit.id)
   const losses = refusal?.report.losses
   for (const loss of Array.isArray(losses) ? losses : [])
     metrics.translationRefused.inc({ loss: String(loss) })

@@ -120,7 +120,7 @@ const showPrices = subcommandOf({
   about: 'which entry prices a model, at each provider that would be tried; exits with 1 if one has no price',
   misuse: 'name one model, as callers do: sallyport prices show gpt-5',
   options: JSON_OPTION,
-  run: async ({ call, say, args: [model = ''], values: { json } }) => {
+  run: async ({ call, say, args: [model], values: { json } }) => {
     const query = new URLSearchParams({ model }).toString()
     const found = expectStatus<FoundPrices>(await call('GET', `/v1/admin/prices?${query}`), 200)
     const isPriced = found.prices.length > 0 && found.prices.every(({ price }) => price !== null)

@@ -20,7 +20,9 @@ t.test('limits hold over four gateways that share a port', async (t) => {
     await limit({ name: 'ten', for: { holding: 'team.many' }, measure: 'calls', per: 'ever', amount: 10 })
     // A connection for a few calls each: the kernel shares them out.
     const agents = Array.from({ length: 40 }, () => agentOf(stage.ca, bot, true))
-    t.teardown(() => agents.forEach((agent) => void agent.destroy()))
+    t.teardown(() => {
+      for (const agent of agents) agent.destroy()
+    })
     await exactlyTen(t, 200, async (n) => {
       const one = await callOnce(stage.door.url, bot, agents[n % agents.length] ?? agentOf(stage.ca, bot))
       made.push(one)

@@ -53,7 +53,7 @@ export interface SealedRow {
   readonly stream: string
   readonly seq: number
   readonly hash: string
-  /** What was used of each meter before it, in the order of its unit's reservations. Absent: it has none. */
+  /** The amounts used of each meter before it, in the order of its unit's reservations. Absent: it has none. */
   readonly used?: readonly number[]
 }
 

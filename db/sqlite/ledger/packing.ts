@@ -42,7 +42,7 @@ export interface PackedResults {
   readonly first: number
   /** Their hashes, one after the other. */
   readonly hashes: string
-  /** What the reservations of a unit found used. Units are places in the batch. */
+  /** The amounts that the reservations of a unit found used. Units are places in the batch. */
   readonly used: readonly (readonly [unit: number, used: readonly number[]])[]
   /** Units are places in the batch. */
   readonly refused: readonly (readonly [unit: number, result: RefusedUnitResult])[]

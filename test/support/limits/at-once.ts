@@ -7,9 +7,7 @@ export async function exactlyTen(
   call: (n: number) => Promise<number>,
 ): Promise<void> {
   const statuses = await Promise.all(Array.from({ length: count }, (_, n) => call(n)))
-  const counts = Map.groupBy(statuses, (status) => status)
-  t.same([...counts].map(([status, all]) => [status, all.length]).toSorted(), [
-    [200, 10],
-    [429, count - 10],
-  ])
+  const passed = statuses.filter((status) => status === 200)
+  const refused = statuses.filter((status) => status === 429)
+  t.same([passed.length, refused.length], [10, count - 10])
 }
