@@ -42,6 +42,16 @@ const SHOWN_BY: readonly (readonly [what: string, file: string, test: string])[]
   ['a call is of the window in which it arrived', 'db/ledger/meters/meter-book', 'the last ms of it belongs'],
   ['a change holds for the next decision', 'proxy/replicas-limits', 'made at the other'],
   ['a cost grows with each count', 'db/ledger/authority/costs', 'a cost grows with each count'],
+  // Input that nobody should send.
+  ['a price below nothing', 'plugins/prices/prices', 'prices that cannot be are refused'],
+  ['a month that ends', 'plugins/limits/headers', 'February is short'],
+  ['a clock that steps back', 'db/ledger/meters/meter-book', 'a clock that steps back gives no part'],
+  ['more cached than read', 'db/ledger/authority/costs', 'counts that do not fit are cut'],
+  ['no counts at all', 'proxy/limits/limits', 'is charged if the provider states nothing'],
+  ['counts that are none', HERE(), 'counts that are none as what was held'],
+  ['more tokens than there are', HERE(), 'states more than anybody can use'],
+  ['a caller who hangs up', HERE(), 'who hangs up after the first byte'],
+  ['an outcome that never comes', 'db/ledger/meters/metered', 'charged what they held, once'],
 ]
 
 function HERE(): string {
