@@ -4,8 +4,8 @@ import type { TestGateway } from './gateway.ts'
 
 /** For what nobody announces, such as a row that is written after the answer. ms. */
 const PATIENCE_MS = 8_000
-/** The time between two questions: a fourth of what has passed, for whoever asks also works. ms. */
-const [MIN_PAUSE_MS, MAX_PAUSE_MS] = [10, 250]
+/** The time between two questions: an eighth of what has passed, for whoever is asked also works. ms. */
+const [MIN_PAUSE_MS, MAX_PAUSE_MS] = [10, 100]
 
 /**
  * Asks again and again until the answer is as wanted, and resolves with it; with the last one when patience
@@ -21,7 +21,7 @@ export async function eventually<T>(
     const answer = await ask()
     const passed = Date.now() - begun
     if (wanted(answer) || passed > patienceMs) return answer
-    await pause(Math.min(MAX_PAUSE_MS, Math.max(MIN_PAUSE_MS, passed / 4)))
+    await pause(Math.min(MAX_PAUSE_MS, Math.max(MIN_PAUSE_MS, passed / 8)))
   }
 }
 
