@@ -10,12 +10,13 @@ import { join, relative } from 'node:path'
 import { Readable } from 'node:stream'
 import t from 'tap'
 import { openSqliteDatabase } from '../db/sqlite/database.ts'
-import { ENGINE, MADE_ONCE, MIGRATED_DATABASE, MIGRATED_FILE, migratedDatabase } from './support/db/engine.ts'
+import { ENGINE, MIGRATED_DATABASE, migratedDatabase } from './support/db/engine.ts'
 import { isOfPostgres, testFiles } from './support/db/on-both-engines.ts'
 import { COSTS } from './support/in-turn/costs.ts'
 import { keepInMemory } from './support/in-turn/memory.ts'
 import { type BrokenOff, type FileResult, Worker } from './support/in-turn/workers.ts'
 import { ALONE, isLong, isShort, LANE, measures, needsProcess, timeoutOf } from './support/lanes.ts'
+import { MADE_ONCE, MIGRATED_FILE } from './support/made-once.ts'
 
 /** Tests wait for a third of their time: four at once keep two cores busy. Those of the long lane start more processes. */
 const AT_ONCE = 4

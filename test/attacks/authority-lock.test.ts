@@ -9,7 +9,7 @@ const server = await cluster()
 t.test(
   'F-25 who holds the lock of authority keeps calls out with 503 and none waiting; nothing is dispatched, and it is ended',
   async (t) => {
-    const url = await server.fresh()
+    const url = await server.migrated()
     const settings = {
       MCP_PROXY_DATABASE_URL: url,
       MCP_PROXY_KEY_PASSPHRASE: 'the passphrase of all replicas',

@@ -149,7 +149,7 @@ t.test('a port that somebody holds alone is not shared', async (t) => {
   const address = `127.0.0.1:${(holder.address() as AddressInfo).port}`
   const env = {
     ...(await environment(await scratch(t), 'http://127.0.0.1:9')),
-    MCP_PROXY_DATABASE_URL: await (await cluster()).fresh(),
+    MCP_PROXY_DATABASE_URL: await (await cluster()).migrated(),
     MCP_PROXY_KEY_PASSPHRASE: 'the passphrase of all replicas',
     MCP_PROXY_LISTEN: address,
     MCP_PROXY_REUSE_PORT: 'true',

@@ -67,7 +67,7 @@ await raw(server.url('postgres'), 'create role gateway login; create role somebo
 t.test(
   'F-25 who holds the lock of authority and cannot be ended keeps calls out, and none waiting',
   async (t) => {
-    const url = await server.fresh()
+    const url = await server.migrated()
     await setUp(url)
     const one = await replica(t, as(url, 'gateway'))
     await decide(one)
@@ -94,7 +94,7 @@ for (const [how, begin] of [
   t.test(
     `F-25 a session of the gateways that holds the lock ${how} for longer than any batch is ended`,
     async (t) => {
-      const url = await server.fresh()
+      const url = await server.migrated()
       await setUp(url)
       const one = await replica(t, as(url, 'gateway'))
       const holder = await session(t, as(url, 'gateway'))
@@ -110,7 +110,7 @@ for (const [how, begin] of [
 t.test(
   'F-25 a replica that is frozen in the middle of a change does not stop the others, and goes on',
   async (t) => {
-    const url = await server.fresh()
+    const url = await server.migrated()
     const one = await replica(t, url)
     const child = spawn(
       process.execPath,
@@ -150,7 +150,7 @@ async function isChanging(url: string): Promise<boolean> {
 
 /** Two replicas, of which the session of the first one is gone; and what the other one finds left open of it. */
 async function cutOff(t: Test, entries: Parameters<Replica['ledger']['commit']>[0]['entries']) {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const [gone, other] = [await replica(t, url), await replica(t, url)]
   const [sealed] = await gone.ledger.commit({ entries })
   const stream = sealed?.stream ?? ''
@@ -204,7 +204,7 @@ t.test('F-25 the calls of a process that has come back meanwhile are not ended',
 })
 
 t.test('F-25 a process that writes nothing for long finds out that its session is gone', async (t) => {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const { ledger } = await replica(t, url)
   const [sealed] = await ledger.commit({ entries: [entry()] })
   const lock = [STREAM_CLASS, streamKey(sealed?.stream ?? '')]
@@ -218,7 +218,7 @@ t.test('F-25 a process that writes nothing for long finds out that its session i
 })
 
 t.test('no batch waits for another process that notes that the same principal was seen', async (t) => {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const { database, ledger } = await replica(t, url)
   const [type, id] = ['agent', 'acme::busy'] as const
   await ledger.commit({

@@ -21,7 +21,7 @@ async function untilItGoes(commit: () => Promise<unknown>): Promise<number> {
 }
 
 t.test('F-08 a server that is cut off under load loses nothing that it acknowledged', async (t) => {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const { ledger, database } = await replica(t, url)
   const acknowledged: string[] = []
   for (let round = 0; round < 5; round += 1) {
@@ -59,7 +59,7 @@ t.test('F-08 a server that is cut off under load loses nothing that it acknowled
 })
 
 t.test('F-08 a commit that was never answered is looked up: it is told as it is', async (t) => {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const { ledger } = await replica(t, url)
   await ledger.commit({ entries: [entry({ request_id: 'req_before' })] })
   // The connection is cut from outside again and again, at whatever it is doing.
@@ -92,7 +92,7 @@ t.test('F-08 a commit that was never answered is looked up: it is told as it is'
 })
 
 t.test('F-10 a server that is frozen makes commits fail, and not wait for ever', async (t) => {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const { ledger } = await replica(t, url)
   await ledger.commit({ entries: [entry()] })
   const { rows } = await raw(
@@ -117,7 +117,7 @@ t.test('F-10 a server that is frozen makes commits fail, and not wait for ever',
 })
 
 t.test('a database that was set back behind what this process has written is not written on', async (t) => {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const { ledger } = await replica(t, url)
   await ledger.commit({ entries: [entry()] })
   await ledger.commit({ entries: [entry()] })
@@ -132,7 +132,7 @@ t.test('a database that was set back behind what this process has written is not
 t.test(
   'F-11 a session that the server still believes in does not keep its process from writing on',
   async (t) => {
-    const url = await server.fresh()
+    const url = await server.migrated()
     const { ledger } = await replica(t, url)
     const [sealed] = await ledger.commit({ entries: [entry()] })
     const lock = [STREAM_CLASS, streamKey(sealed?.stream ?? '')]

@@ -87,7 +87,7 @@ const REFUSED: readonly (readonly [string, RegExp])[] = [
 
 for (const [statement, why] of REFUSED) {
   t.test(`T12 the ledger refuses: ${statement}`, async (t) => {
-    const url = await server.fresh()
+    const url = await server.migrated()
     const { ledger } = await replica(t, url)
     await ledger.commit({ entries: [entry()] })
     await t.rejects(raw(url, statement), { message: why })
@@ -108,7 +108,7 @@ delete from public.audit_rows`,
 ]
 
 t.test('T12 no table of a session stands in the place of one that a trigger asks', async (t) => {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const { ledger } = await replica(t, url)
   await ledger.commit({ entries: [entry()] })
   for (const statement of SHADOWED)
@@ -164,7 +164,7 @@ const TAMPERED: readonly (readonly [string, RegExp])[] = [
 
 for (const [statement, problem] of TAMPERED) {
   t.test(`T12 the gateway does not write a ledger after: ${statement}`, async (t) => {
-    const url = await server.fresh()
+    const url = await server.migrated()
     const database = await openDatabase(url)
     t.teardown(() => database.close())
     await raw(url, statement)
@@ -173,14 +173,14 @@ for (const [statement, problem] of TAMPERED) {
 }
 
 t.test('what reads the database cannot write it', async (t) => {
-  const { database } = await replica(t, await server.fresh())
+  const { database } = await replica(t, await server.migrated())
   const written = database.kysely.insertInto('settings').values({ key: 'a', value: 'b', updated_at: 'c' })
   await t.rejects(written.execute(), { message: /read-only transaction/ })
 })
 
 for (const setting of ['fsync', 'full_page_writes', 'synchronous_commit']) {
   t.test(`a server that may lose what it acknowledges is refused: ${setting} = off`, async (t) => {
-    const url = await server.fresh()
+    const url = await server.migrated()
     const database = await openDatabase(url)
     t.teardown(() => database.close())
     await raw(url, `alter system set ${setting} = off`)

@@ -9,7 +9,7 @@ const server = await cluster()
 t.test(
   'what was read before a change is not kept behind it, and whoever asks is told that it moved',
   async (t) => {
-    const url = await server.fresh()
+    const url = await server.migrated()
     const { database, ledger } = await replica(t, url)
     const query = database.kysely.selectFrom('settings').select('value').where('key', '=', '')
     const value = database.lookup(query)
@@ -42,7 +42,7 @@ t.test(
 )
 
 t.test('rows that nobody asks for make room', async (t) => {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const database = await openDatabase(url)
   t.teardown(() => database.close())
   // 40 MiB: more than is kept.

@@ -29,7 +29,7 @@ function candidate(t: Test, url: string): Candidate {
 const leaders = (all: readonly Candidate[]): readonly Candidate[] => all.filter(({ leads }) => leads())
 
 async function three(t: Test) {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const all = [candidate(t, url), candidate(t, url), candidate(t, url)]
   const [leader] = await eventually(
     () => leaders(all),
@@ -67,7 +67,7 @@ t.test('a leader that is frozen is followed within 5 s, and does not lead when i
 })
 
 t.test('a leader whose session is ended does not lead until it has the task anew', async (t) => {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const [one, other] = [await openDatabase(url), await openDatabase(url)]
   t.teardown(() => Promise.all([one.close(), other.close()]))
   await eventually(
@@ -88,7 +88,7 @@ t.test('a leader whose session is ended does not lead until it has the task anew
 })
 
 t.test('each task has a leader of its own', async (t) => {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const [one, other] = [await openDatabase(url), await openDatabase(url)]
   t.teardown(() => Promise.all([one.close(), other.close()]))
   await eventually(

@@ -22,7 +22,7 @@ const budget = (limit: string, most: number): MeterReservation => ({
 })
 
 t.test('of 200 calls at once on a budget for ten, exactly ten pass, over three replicas', async (t) => {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const all = await Promise.all([replica(t, url), replica(t, url), replica(t, url)])
   // Each call asks for both, in the other order on every second one: no two replicas wait for each other for ever.
   const limits = [budget('lim_ten', 10), budget('lim_twelve', 12)]
@@ -59,7 +59,7 @@ t.test('of 200 calls at once on a budget for ten, exactly ten pass, over three r
 })
 
 t.test('a batch that counts is two round trips, whoever else counts there', async (t) => {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const way = await countedWay(t, url)
   const { database, ledger } = await replica(t, way.url)
   const wish = budget('lim_1', 30)
@@ -99,7 +99,7 @@ t.test('a batch that counts is two round trips, whoever else counts there', asyn
 })
 
 t.test('calls that a dead replica left open are charged what they held, by one of the others', async (t) => {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const gone = await openDatabase(url)
   const ledger = await openLedger({ database: gone, version: VERSION })
   const atOnce = { ...budget('lim_at_once', 5), span: UNDER_WAY }

@@ -44,7 +44,7 @@ const listening = ({ notices }: Database): Promise<boolean> =>
 t.test(
   'what one process tells the others hear, in order and whole, and it does not hear itself',
   async (t) => {
-    const url = await server.fresh()
+    const url = await server.migrated()
     const [teller, one, other] = [
       await hearing(t, url),
       await hearing(t, url),
@@ -83,7 +83,7 @@ t.test('a text that begins in the middle, or stops there, is not heard', (t) => 
 })
 
 t.test('who listens is in doubt from the end of its session until there is another one', async (t) => {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const { database, heard } = await hearing(t, url)
   const teller = await hearing(t, url)
   await endPresence(url)
@@ -103,7 +103,7 @@ t.test('who listens is in doubt from the end of its session until there is anoth
 })
 
 t.test('who listens to a server that is frozen, or gone, is in doubt within 1 s', async (t) => {
-  const { database } = await hearing(t, await server.fresh())
+  const { database } = await hearing(t, await server.migrated())
   const { rows } = await raw(
     server.url('postgres'),
     'select pid from pg_stat_activity where pid <> pg_backend_pid()',
@@ -132,7 +132,7 @@ t.test('who listens to a server that is frozen, or gone, is in doubt within 1 s'
 })
 
 t.test('each change of authority raises a number and says so, with its commit; a use is none', async (t) => {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const { database, ledger } = await replica(t, url)
   const other = await hearing(t, url, AUTHORITY_TOPIC)
   await eventually(
@@ -159,7 +159,7 @@ t.test('each change of authority raises a number and says so, with its commit; a
 })
 
 t.test('what was missed while nobody listened is made up for', async (t) => {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const { database, heard } = await hearing(t, url, AUTHORITY_TOPIC)
   await raw(url, 'update authority_generation set generation = generation + 41')
   await eventually(

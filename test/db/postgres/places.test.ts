@@ -54,7 +54,7 @@ for (const [seed, writers] of [2, 3, 2, 3].entries()) {
   t.test(
     `docs/ledger.md#places every decision of ${writers} replicas at once is recomputed, and follows (seed ${seed})`,
     async (t) => {
-      const url = await server.fresh()
+      const url = await server.migrated()
       const { decisions, stale } = await sharedHistory(t, url, writers, seed)
       t.comment(`${decisions} decisions, ${stale} came behind a change`)
       const inspection = await inspectPostgres(url, (rows) => rows)
@@ -151,7 +151,7 @@ const swapped = (one: string, other: string): string => `
   update audit_rows r set place = b.place from two a, two b where r.place = -a.place and a.place <> b.place`
 
 t.test('T12 places that are spoiled do not hide a row, and what they contradict is found', async (t) => {
-  const url = await server.fresh()
+  const url = await server.migrated()
   await sharedHistory(t, url, 2, 7)
   await raw(url, 'alter table audit_rows alter column place drop identity')
   const found = async () => verdictOf(await inspectPostgres(url, (rows) => rows))
@@ -176,7 +176,7 @@ t.test('T12 places that are spoiled do not hide a row, and what they contradict 
 })
 
 t.test('docs/ledger.md#places what is read while others write is whole', async (t) => {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const { database, ledger } = await replica(t, url)
   await ledger.commit({ entries: Array.from({ length: ROWS_PER_READ - 1 }, () => entry()) })
   const other = await slowTransaction(t, url)

@@ -42,7 +42,7 @@ t.test('a question that is wrong costs no connection', async (t) => {
 })
 
 t.test('what the service asks is not asked where it names a text that no row can hold', async (t) => {
-  const database = await openDatabase(await server.fresh())
+  const database = await openDatabase(await server.migrated())
   t.teardown(() => database.close())
   const settings = database.kysely.selectFrom('settings').select('value')
   t.same(await settings.where('key', '=', 'a\0').execute(), [])

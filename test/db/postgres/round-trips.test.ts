@@ -14,7 +14,7 @@ import { testGateway } from '../../support/gateway.ts'
 const server = await cluster()
 
 t.test('a batch of decisions is two round trips, however many it holds', async (t) => {
-  const way = await countedWay(t, await server.fresh())
+  const way = await countedWay(t, await server.migrated())
   const { database, ledger } = await replica(t, way.url)
   const ids = Array.from({ length: 200 }, (_, n) => `acme::bot-${n}`)
   await ledger.commit({ statements: ids.map((id) => creation(id)), entries: [entry()] })
@@ -63,7 +63,7 @@ const UP_MS = 900_000
 t.test(
   'an idle gateway asks at most 6 statements a second, whoever leads, and ends no session',
   async (t) => {
-    const [alone, shared] = [await server.fresh(), await server.fresh()]
+    const [alone, shared] = [await server.migrated(), await server.migrated()]
     const urls = [alone, shared, shared, shared, shared]
     let ahead = 0
     const ways = []

@@ -37,7 +37,7 @@ t.test('ten replicas may start at once on an empty database', async (t) => {
 })
 
 t.test('each replica has a stream of its own, whole and without a gap', async (t) => {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const all = await replicas(t, url, 3)
   const sealed = await Promise.all(
     all.flatMap(({ ledger }) => Array.from({ length: 200 }, () => ledger.commit({ entries: [entry()] }))),
@@ -55,7 +55,7 @@ t.test('each replica has a stream of its own, whole and without a gap', async (t
 })
 
 t.test('of many copies of one proof exactly one passes, whichever replicas they reach', async (t) => {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const all = await replicas(t, url, 3)
   for (let round = 0; round < 30; round += 1) {
     const digest = hash('sha256', `proof ${round}`)
@@ -74,7 +74,7 @@ t.test('of many copies of one proof exactly one passes, whichever replicas they 
 })
 
 t.test('a unit that is refused for one claim has made none of its others', async (t) => {
-  const { database, ledger } = await replica(t, await server.fresh())
+  const { database, ledger } = await replica(t, await server.migrated())
   const claim = (text: string) => claimOnce(database, hash('sha256', text), AT)
   await ledger.commit({ statements: [claim('used')], entries: [entry()] })
   await t.rejects(ledger.commit({ statements: [claim('fresh'), claim('used')], entries: [entry()] }), {
@@ -86,7 +86,7 @@ t.test('a unit that is refused for one claim has made none of its others', async
 t.test(
   'B1 once a deactivation is acknowledged, no replica commits a decision by the revision before',
   async (t) => {
-    const url = await server.fresh()
+    const url = await server.migrated()
     const [operator, ...others] = await replicas(t, url, 3)
     if (!operator) throw new Error('there are three')
     for (let round = 0; round < 20; round += 1) {
@@ -126,7 +126,7 @@ t.test(
 )
 
 t.test('the calls of a replica that died get their outcome from another one, once', async (t) => {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const gone = await openDatabase(url)
   const ledger = await openLedger({ database: gone, version: VERSION })
   const ended = entry({ request_id: 'req_ended' })
@@ -172,7 +172,7 @@ t.test('the calls of a replica that died get their outcome from another one, onc
 t.test(
   'a replica that stops with no call open is closed by itself, and one with a call open is not',
   async (t) => {
-    const url = await server.fresh()
+    const url = await server.migrated()
     const [one, other] = await Promise.all([openDatabase(url), openDatabase(url)])
     t.teardown(() => Promise.all([one.close(), other.close()]))
     const [whole, open] = [
@@ -208,7 +208,7 @@ t.test(
 t.test(
   'docs/ledger.md#table: a row without a leaf gives the bytes that were hashed, whatever it says',
   async (t) => {
-    const url = await server.fresh()
+    const url = await server.migrated()
     const { database, ledger } = await replica(t, url)
     const of = fc.tuple(anyEntry, fc.boolean()).map(([made, isCommon]) => ({
       ...made,

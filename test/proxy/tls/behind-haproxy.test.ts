@@ -8,7 +8,7 @@ import { BALANCER } from '../../support/tls/relay.ts'
 /** Two gateways on one database. The tests' own calls come from 127.0.0.1, and are the balancer's business nowhere. */
 async function two(t: Parameters<typeof testGateway>[0]) {
   const settings = {
-    MCP_PROXY_DATABASE_URL: await (await cluster()).fresh(),
+    MCP_PROXY_DATABASE_URL: await (await cluster()).migrated(),
     MCP_PROXY_KEY_PASSPHRASE: 'the passphrase of all replicas',
     MCP_PROXY_PROXY_PROTOCOL: BALANCER,
   }

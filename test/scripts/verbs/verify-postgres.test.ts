@@ -8,7 +8,7 @@ import { sallyport } from '../../support/run.ts'
 const server = await cluster()
 
 t.test('verify recomputes a ledger of many streams, out of PostgreSQL and of its export', async (t) => {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const [first, second] = [await replica(t, url), await replica(t, url)]
   await first.ledger.commit({ entries: [started, loaded(), changed('agent.created', 1)] })
   await second.ledger.commit({ entries: [started, loaded(), decided(1)] })
@@ -31,7 +31,7 @@ t.test('verify recomputes a ledger of many streams, out of PostgreSQL and of its
 })
 
 t.test('verify finds a guard that was switched off, and a row that was changed meanwhile', async (t) => {
-  const url = await server.fresh()
+  const url = await server.migrated()
   const { ledger } = await replica(t, url)
   await ledger.commit({ entries: [entry({ action: 'service.started', status: 'success' }), entry()] })
   await raw(url, 'alter table audit_rows disable trigger audit_rows_update')

@@ -22,10 +22,10 @@ export interface SharedDatabase {
   readonly thaw: () => void
 }
 
-/** Makes an empty database. */
+/** Makes a database that holds nothing. */
 export async function sharedDatabase(scope: Scope): Promise<SharedDatabase> {
   const server = await cluster()
-  const url = await server.fresh()
+  const url = await server.migrated()
   const name = new URL(url).pathname.slice(1)
   const stopped = new Set<number>()
   const stop = (pid: number): void => {

@@ -5,10 +5,6 @@ import { server } from './postgres/server.ts'
 /** The engine that this run of the tests is for: `TEST_ENGINE=postgres make test`. */
 export const ENGINE = process.env.TEST_ENGINE === 'postgres' ? 'postgres' : 'sqlite'
 
-/** The variable that names the folder of what a run makes once, for all its files (test/run.ts). */
-export const MADE_ONCE = 'TEST_MADE_ONCE'
-/** In that folder: a SQLite file that has run all migrations and holds nothing else. */
-export const MIGRATED_FILE = 'migrated.db'
 /** The variable that names a PostgreSQL database of the run which has run all migrations. */
 export const MIGRATED_DATABASE = 'TEST_MIGRATED_DATABASE'
 
@@ -18,10 +14,11 @@ export const skipWithoutFile = ENGINE === 'sqlite' ? false : 'it looks into the 
 /** The URL of each directory's database: who opens it again finds what is in it. */
 const urls = new Map<string, string>()
 
-/** The URL of the database of a directory, on this run's engine: empty when it is first asked for. */
+/** The URL of the database of a directory, on this run's engine: it holds nothing when it is first asked for. */
 export async function databaseUrl(directory: string): Promise<string> {
   if (ENGINE === 'sqlite') return `sqlite:${join(directory, 'sallyport.db')}`
-  const url = urls.get(directory) ?? (await (await server()).fresh())
+  template ??= migratedDatabase()
+  const url = urls.get(directory) ?? (await (await server()).fresh(await template))
   urls.set(directory, url)
   return url
 }

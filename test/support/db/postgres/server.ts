@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { Writable } from 'node:stream'
 import { Client } from 'pg'
 import { isInMemory } from '../../in-turn/memory.ts'
-import { cluster, databaseOf } from './cluster.ts'
+import { cluster, databaseOf, FASTEST } from './cluster.ts'
 
 /** A PostgreSQL server that a test has databases on, and is not the only one to use. */
 export interface Server {
@@ -33,8 +33,7 @@ export const PREFIX = 'sallyport_test_'
 
 function on(url: string): Server {
   const dropping = process.env[SWEPT] === undefined ? dropper(url) : null
-  // On a disk two checkpoints wait for it; in memory it takes a fifth of the time of a copy by the log.
-  const strategy = dropping === null && isInMemory() ? 'strategy file_copy' : ''
+  const strategy = dropping === null && isInMemory() ? FASTEST : ''
   return {
     fresh: async (template) => {
       const name = `${PREFIX}${process.pid}_${randomBytes(6).toString('hex')}`
