@@ -35,7 +35,7 @@ import type { StateMemory } from './llm/state/memory.ts'
 import { WATCHED_NAMES } from './llm/state/names.ts'
 import { providerState } from './llm/state/provider-state.ts'
 import { approvalJudge } from './mcp/gate/approval.ts'
-import { mcpApproval, mcpState, mcpTool } from './mcp/gate/checks.ts'
+import { mcpApproval, mcpApprovalForeseen, mcpState, mcpTool } from './mcp/gate/checks.ts'
 import type { McpTarget } from './mcp/gate/demand-now.ts'
 import {
   mcpResourceLookup,
@@ -383,7 +383,9 @@ function whatIfPipelines({ configuration, inForce, pinNow, again, mcp }: Pipelin
     },
     tool: {
       path: '/v1/mcp',
-      pipeline: own.reduce<typeof tool>((pipeline, check) => pipeline.pass(check), tool),
+      pipeline: own
+        .reduce<typeof tool>((pipeline, check) => pipeline.pass(check), tool)
+        .pass(mcpApprovalForeseen),
       notAsked,
     },
   }

@@ -217,6 +217,17 @@ export const mcpApproval = (
   },
 })
 
+/** Says of a call that nobody makes whether somebody would have to approve it. */
+export const mcpApprovalForeseen: Plugin<Pick<GrantedMcpCall, 'granted'>, object> = {
+  name: 'approval',
+  admit: ({ granted: { target } }) => {
+    const isHeld =
+      target.kind === 'tool' && approverOf(target.pinned.resource, target.pinned.tool.name) !== null
+    if (isHeld) throw new Refusal('approval_required')
+    return {}
+  },
+}
+
 export interface CallDestination {
   readonly resource: McpResource
   /** The upstream's own name of the tool or prompt, if the caller's is another one. */

@@ -114,6 +114,8 @@ await t.test('nobody approves a call of its own, and the secret approves nothing
   const id = askedIn(await stage.callTool(bot, 'files.pay', {}))
   const path = `/v1/admin/approvals/${id}/approve`
   t.equal((await stage.admin('POST', path, {})).json.reason, 'own_call')
+  const asked = await stage.admin('GET', `/v1/admin/agents/${bot.id}/what-if?tool=files.pay`)
+  t.match(asked.text, 'approval_required', 'what-if says so')
   const reader = as(stage, await operatorNamed(stage, 'ray', ['admin.read', 'admin.grant']))
   t.equal((await reader('POST', path, {})).json.detail.required_capability, 'admin.approve')
   t.equal((await decide('apr_0', 'approve')).status, 404)
