@@ -70,10 +70,14 @@ function approvalLines(approval: ApprovalView): readonly string[] {
   return [
     approval.id,
     ...facts.flatMap(([title, text]) => (text === null ? [] : [`  ${title.padEnd(10)}${text}`])),
-    ...(args === null ? [] : ['all of its arguments:', args]),
+    ...(args === null ? [] : ['all of its arguments:', withCountedSpaces(args)]),
     ...(definition === null ? [] : ['what the tool says of itself:', ...jsonLines(definition)]),
   ]
 }
+
+/** Writes many spaces in a row as their number: a terminal would show what stands behind them far below. */
+const withCountedSpaces = (text: string): string =>
+  text.replace(/ {4,}/g, ({ length }) => `[${length} spaces]`)
 
 const REASON = {
   reason: { type: 'string', value: 'TEXT', description: 'why: the caller reads it' },
