@@ -85,7 +85,7 @@ const approval = subcommandOf({
   about: `have each call of a server, or of these tools of it, wait until WHO has approved it: operator, person
 or nobody`,
   misuse: `name the server, and who approves its calls: ${mcpCommand('approval NAME operator|person|nobody [TOOL…]')}`,
-  run: async ({ call, say, args: [name, who = '', ...tools] }) => {
+  run: async ({ call, say, args: [name, who, ...tools] }) => {
     const { resource_id: id, tool_approvals: own } = await resourceNamed(call, name)
     const by = who === 'nobody' ? null : who
     const rule =

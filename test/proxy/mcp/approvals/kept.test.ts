@@ -63,7 +63,10 @@ await t.test(
   async (t) => {
     const database = await openDatabase(await databaseUrl(t.testdir()))
     const ledger = await openLedger({ database, version: '0' })
-    t.teardown(() => ledger.close().finally(() => database.close()))
+    t.teardown(async () => {
+      await ledger.close()
+      await database.close()
+    })
     await leading(database, 'expire-approvals')
     await ledger.commit({ statements: [insertApproval(database, OPEN)], entries: [] })
     let now = Date.parse('2026-01-01T00:09:59.000Z')
