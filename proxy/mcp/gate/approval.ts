@@ -99,11 +99,10 @@ class WaitingCall {
     this.#facts = facts
     this.#pinned = pinned
     this.#by = by
+    // Asked before they are written: that would hold the loop.
+    if ((facts.largeParams?.bytes ?? 0) > MAX_APPROVED_BYTES) throw tooLong()
     this.#args = canonicalizeArguments(facts.toolCall.arguments ?? {})
-    if (Buffer.byteLength(this.#args) > MAX_APPROVED_BYTES)
-      throw paramsInvalid(
-        `arguments are longer than ${MAX_APPROVED_BYTES} bytes: nobody could read them before approving the call.`,
-      )
+    if (Buffer.byteLength(this.#args) > MAX_APPROVED_BYTES) throw tooLong()
     this.#digest = callDigest(facts.commitments, pinned, this.#args)
   }
 
@@ -318,3 +317,8 @@ class WaitingCall {
 }
 
 const OVERTAKEN: ReadonlySet<string> = new Set(['stale', 'conflict'])
+
+const tooLong = (): Refusal =>
+  paramsInvalid(
+    `arguments are longer than ${MAX_APPROVED_BYTES} bytes: nobody could read them before approving the call.`,
+  )

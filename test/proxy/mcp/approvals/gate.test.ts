@@ -135,6 +135,8 @@ await t.test('at most 16 are open of one principal, and arguments are at most 64
   t.match(beyond.json.error.message, /too many calls wait/)
   const long = await stage.callTool(bot, 'files.pay', { text: 'x'.repeat(65_536) })
   t.equal(long.json.error.code, -32602)
+  const longer = await stage.callTool(bot, 'files.pay', { text: 'x'.repeat(4_000_000) })
+  t.match(longer.json.error.message, /nobody could read them/)
 })
 
 await t.test('a call that is held passes as soon as it is approved, and else is refused', async (t) => {
