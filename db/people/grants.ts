@@ -111,6 +111,30 @@ export async function grantsOf(
   return rows.map(grantOf)
 }
 
+/** Reads grants, the oldest first: of a user, of the clients of a host, or all. */
+export async function listGrants(
+  { kysely }: Pick<Database, 'kysely'>,
+  { user, host }: { readonly user?: string; readonly host?: string },
+  limit: number,
+): Promise<readonly PeopleGrant[]> {
+  let query = kysely.selectFrom('people_grants').selectAll().orderBy('issued_at').orderBy('id').limit(limit)
+  if (user !== undefined) query = query.where('principal_id', '=', user)
+  if (host !== undefined) query = query.where('client_host', '=', host)
+  return (await query.execute()).map(grantOf)
+}
+
+export async function hasExpiredGrants({ kysely }: Pick<Database, 'kysely'>, at: number): Promise<boolean> {
+  const query = kysely.selectFrom('people_grants').select('id').where('expires_at', '<=', timestamp(at))
+  return (await query.limit(1).executeTakeFirst()) !== undefined
+}
+
+/**
+ * Forgets grants that have expired, without a row: their own row says until when they hold. May change none.
+ */
+export function forgetGrants({ kysely }: Pick<Database, 'kysely'>, at: number): LedgerStatement {
+  return statementOf(kysely.deleteFrom('people_grants').where('expires_at', '<=', timestamp(at)).compile())
+}
+
 export async function findGrant(
   { kysely }: Pick<Database, 'kysely'>,
   id: string,

@@ -20,6 +20,7 @@ import { endStops } from '../tasks/end-stops.ts'
 import { expireApprovals } from '../tasks/expire-approvals.ts'
 import { expireProposals } from '../tasks/expire-proposals.ts'
 import { followAuthority, renewServerCertificate } from '../tasks/follow-authority.ts'
+import { pruneGrants } from '../tasks/prune-grants.ts'
 import { pruneLimitMeters } from '../tasks/prune-meters.ts'
 import { prunePeople } from '../tasks/prune-people.ts'
 import { pruneProviderStates, writeProviderStates } from '../tasks/prune-states.ts'
@@ -70,6 +71,7 @@ function periodicTasks(services: GatewayServices, inForce: () => Configuration):
     pruneLimitMeters({ ...services, database }),
     alertLimits({ ...services, database, configDigest }),
     endStops({ ...services, database, configDigest }),
+    pruneGrants({ ...services, database }),
     watchDisk(services.disk),
     watchClock(services.clockWatch),
     watchSealing(services.sealing),

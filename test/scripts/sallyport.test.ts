@@ -34,6 +34,7 @@ const VERBS = [
   'stop',
   'stops',
   'approvals',
+  'grants',
   'limits',
   'sets',
   'translate',

@@ -29,6 +29,7 @@ import { listCapabilities, patchCapabilities, setCapabilitiesInForm } from '../p
 import * as certificates from '../principals/certificates.ts'
 import { adoptDpopKey, endDpopKey, listProofKeys, registerDpopJwk } from '../principals/dpop-jwk.ts'
 import { enrollByocaAgent, enrollSpiffeAgent, mintAgent } from '../principals/enroll.ts'
+import { endGrant, endGrants, listUserGrants } from '../principals/grants.ts'
 import { inviteOperator } from '../principals/invitation.ts'
 import { listAgents, listPrincipalsOf } from '../principals/list.ts'
 import { createPrincipal, deactivate, erase, getPrincipal, reactivate } from '../principals/principals.ts'
@@ -94,7 +95,9 @@ const DIRECT = {
     ...callerOperations(USER),
     list: listPrincipalsOf(USER),
     create: createPrincipal(USER),
+    grants: listUserGrants,
   },
+  grants: { end: endGrant, endSome: endGrants },
   workloads: {
     ...callerOperations(WORKLOAD),
     list: listPrincipalsOf(WORKLOAD),

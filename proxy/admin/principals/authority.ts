@@ -5,7 +5,7 @@ import { insertSubjectKey } from '../../../db/principals/subject-keys.ts'
 import type { PrincipalType } from '../../../db/schema.ts'
 import type { LedgerStatement, RowAssertion } from '../../../db/support/statement.ts'
 import type { AuditNote } from '../../../plugins/audit/entries.ts'
-import { commitChange, retryIfOvertaken } from '../operation/change.ts'
+import { commitChanges, retryIfOvertaken } from '../operation/change.ts'
 import type { AdminContext, ChangeAuthorship } from '../operation/context.ts'
 import type { PrincipalKind } from '../operation/kinds.ts'
 import { checkIfMatch } from '../operation/operation.ts'
@@ -37,6 +37,8 @@ interface AuthorityChange extends AuditNote {
   /** One of them raises the principal's authority revision by 1, if it is as it was read. */
   readonly statements: readonly LedgerStatement[]
   readonly assertions?: readonly RowAssertion[]
+  /** Further rows, of what ends with it. */
+  readonly further?: readonly AuditNote[]
 }
 
 /**
@@ -61,9 +63,10 @@ export function changeAuthority(
     const state = await authorityState(database, record, caller.at)
     const made = await make(record, state)
     if (!made) return record
-    const { next, detail, ...rest } = made
+    const { next, detail, action, statements, assertions = [], further = [] } = made
     const now = authorityDetail(record, record.authority_revision + 1, { ...state, ...next })
-    await commitChange(context, caller, { ...rest, detail: { ...now, ...detail } })
+    const notes = [{ action, detail: { ...now, ...detail } }, ...further]
+    await commitChanges(context, caller, { statements, assertions, notes })
     return record
   })
 }

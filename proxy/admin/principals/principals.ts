@@ -35,6 +35,7 @@ import {
 } from '../operation/shapes.ts'
 import { assertOwnerRemains, operatorRefusals } from '../operators/owners.ts'
 import { changeAuthority, newSubjectKey } from './authority.ts'
+import { endAllGrantsOf } from './grants.ts'
 import { PRINCIPAL_SHAPES, principalByParams, principalOf, principalResult } from './view.ts'
 
 const NOTHING = { capabilities: [], is_active: false, thumbprints: [], dpop_jkts: [] }
@@ -59,23 +60,29 @@ export const erase = (kind: PrincipalKind) =>
     run: async (context, { params: { id }, ifMatch }, caller) => {
       const { database, subjectKeys } = context
       const { type } = kind
-      const erased = await changeAuthority(context, kind, caller, { id, ifMatch }, ({ revision }) => ({
-        action: `${type}.erased`,
-        next: NOTHING,
-        detail: {},
-        statements: [
-          type === 'user'
-            ? deleteUser(database, id, revision)
-            : blankPrincipal(database, { type, id, revision, ...changeAuthor(caller) }),
-          ...(type === 'agent' ? [setSpiffeBundle(database, id, null), distrustAll(database, id)] : []),
-          deletePins(database, type, id),
-          deleteApiKeys(database, { type, id }),
-          deletePrincipalBindings(database, type, id),
-          deleteApprovals(database, type, id),
-          deleteStates(database, type, id),
-          deleteSubjectKeys(database, type, id),
-        ],
-      }))
+      const erased = await changeAuthority(context, kind, caller, { id, ifMatch }, async (record) => {
+        const { revision } = record
+        const grants = type === 'user' ? await endAllGrantsOf(context, record, 'erased') : NO_GRANTS
+        return {
+          action: `${type}.erased`,
+          next: NOTHING,
+          detail: {},
+          statements: [
+            type === 'user'
+              ? deleteUser(database, id, revision)
+              : blankPrincipal(database, { type, id, revision, ...changeAuthor(caller) }),
+            ...(type === 'agent' ? [setSpiffeBundle(database, id, null), distrustAll(database, id)] : []),
+            deletePins(database, type, id),
+            deleteApiKeys(database, { type, id }),
+            deletePrincipalBindings(database, type, id),
+            deleteApprovals(database, type, id),
+            deleteStates(database, type, id),
+            deleteSubjectKeys(database, type, id),
+            ...grants.statements,
+          ],
+          further: grants.notes,
+        }
+      })
       subjectKeys.forget(erased.principal_ref)
     },
   })
@@ -231,6 +238,8 @@ export const reactivate = (kind: PrincipalKind) =>
     },
   })
 
+const NO_GRANTS = { statements: [], notes: [] }
+
 async function setActivity(
   context: AdminContext,
   kind: PrincipalKind,
@@ -244,6 +253,8 @@ async function setActivity(
   await changeAuthority(context, kind, caller, { id, ifMatch }, async (record) => {
     if (record.is_active === active) return null
     const next = { is_active: active }
+    const ends = type === 'user' && !active
+    const grants = ends ? await endAllGrantsOf(context, record, 'deactivated') : NO_GRANTS
     return {
       action: `${type}.${active ? 'reactivated' : 'deactivated'}`,
       next,
@@ -255,7 +266,9 @@ async function setActivity(
         newSubjectKey(context, { type, id, ref: record.principal_ref }),
         // An operator who is taken back finds no browser signed in.
         ...(type === 'operator' ? [endSessionsOf(database, id)] : []),
+        ...grants.statements,
       ],
+      further: grants.notes,
     }
   })
 }

@@ -58,10 +58,12 @@ await t.test(
     const named = new Set<string>(ENTRIES.flatMap(({ doc }) => doc['x-reasons']))
     // Of no route at all, and of nobody who could read it.
     const unnamed = ['base_url_wrong', 'client_gone']
+    // Of the door of people alone: the document describes the main listener.
+    const ofPeople = ['proof_too_weak', 'token_required']
     // Of pages alone.
     const rendered = ['sign_in_not_begun', 'sign_in_refused', 'sign_in_throttled', 'signed_out']
     t.same(
-      [...named, ...unnamed, ...rendered].toSorted(),
+      [...named, ...unnamed, ...ofPeople, ...rendered].toSorted(),
       Object.keys(REFUSAL_REASONS).toSorted(),
       'each reason, once',
     )
