@@ -215,7 +215,7 @@ const ADMIN_MAY_IMPORT: RoomImports = {
     'visible.ts',
   ],
   keys: ['admin/operation', 'admin/operators', 'boot'],
-  limits: ['admin/operation'],
+  limits: ['admin/conditions', 'admin/operation'],
   mcp: ['admin/operation', 'admin/principals', 'egress', 'mcp'],
   operation: ['boot', 'mcp'],
   operators: ['admin/operation'],

@@ -63,6 +63,26 @@ export async function principalNames(
   return new Map(rows.map(({ ref, id, type }) => [ref, { id, type }]))
 }
 
+const NAMES_AT_ONCE = 1_000
+
+/** Reads the ids of all users with their names in the ledger, in pages. Those that were erased are not among them. */
+export async function* userNamePages({ kysely }: Pick<Database, 'kysely'>) {
+  for (let after = ''; ; ) {
+    const page = await kysely
+      .selectFrom('subject_keys')
+      .select(['principal_ref as ref', 'principal_id as id'])
+      .where('principal_type', '=', 'user')
+      .where('principal_ref', '>', after)
+      .orderBy('principal_ref')
+      .limit(NAMES_AT_ONCE)
+      .execute()
+    const last = page.at(-1)
+    if (!last) return
+    yield page
+    after = last.ref
+  }
+}
+
 interface NewSubjectKey {
   /** The name that the ledger knows the principal by. */
   readonly ref: string

@@ -1,10 +1,11 @@
 import { amountText } from '../../plugins/limits/amount-text.ts'
 import { parseUsd } from '../../plugins/prices/usd.ts'
+import type { Rehearsal } from '../../proxy/admin/conditions/rehearsed.ts'
 import type { LimitView } from '../../proxy/admin/limits/limits.ts'
 import type { LimitUsage } from '../../proxy/admin/limits/usage.ts'
 import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { DOOR_NOTES } from '../admin/door.ts'
-import { subcommandOf, verbGroup } from '../admin/subcommand.ts'
+import { type PrintLines, subcommandOf, verbGroup } from '../admin/subcommand.ts'
 import { commandOf, JSON_OPTION } from '../command.ts'
 import { alignColumns, jsonLines } from '../print.ts'
 
@@ -76,6 +77,40 @@ const AMOUNT_OPTION = {
   amount: { type: 'string', value: 'N', description: 'USD for cost, else a whole number' },
 } as const
 
+const REHEARSE_OPTION = {
+  rehearse: {
+    type: 'boolean',
+    default: false,
+    description: 'only say what it would have done to the calls of the last 30 days',
+  },
+} as const
+
+type LimitEffectView = NonNullable<Rehearsal['limits']>[number]
+
+/** Says what a change of a limit would have done, and makes no change. */
+async function sayRehearsed(call: AdminCall, say: PrintLines, limit: object): Promise<void> {
+  const found = expectStatus<Rehearsal>(
+    await call('POST', '/v1/admin/rehearsals', { changes: [{ limit }] }),
+    200,
+  )
+  for (const effect of found.limits ?? []) say(...effectLines(effect))
+  say(`nothing is changed; rehearsal ${found.id}`)
+}
+
+function effectLines(effect: LimitEffectView): readonly string[] {
+  const { name, summary, groups, measure } = effect
+  const rows = groups.map((one) => [
+    one.principal_id,
+    String(one.calls),
+    String(one.refused),
+    one.first_refused?.at ?? '',
+    one.first_refused?.request_id ?? '',
+    amountText(measure, one.highest),
+  ])
+  const titles = ['WHO', 'CALLS', 'REFUSED', 'FIRST', 'REQUEST', 'HIGHEST']
+  return [`${name}: ${summary}`, ...(rows.length > 0 ? alignColumns([titles, ...rows]) : [])]
+}
+
 const add = subcommandOf({
   takes: 'NAME',
   about: 'limit calls, from the next one on',
@@ -95,6 +130,7 @@ const add = subcommandOf({
     strict: { type: 'boolean', default: false, description: 'never pass the amount' },
     'alert-only': { type: 'boolean', default: false, description: 'count, and refuse nothing' },
     hide: { type: 'boolean', default: false, description: 'tell callers no numbers' },
+    ...REHEARSE_OPTION,
   },
   check: ({ measure, amount, per, burst, holding, each, strict, hide, ...more }) => {
     if (measure === undefined || amount === undefined) throw new Error('give --measure and --amount')
@@ -110,7 +146,8 @@ const add = subcommandOf({
       ...(burst !== undefined && { burst: amountIn('calls', burst) }),
     }
   },
-  run: async ({ call, say, args: [name], checked }) => {
+  run: async ({ call, say, args: [name], values: { rehearse }, checked }) => {
+    if (rehearse) return sayRehearsed(call, say, { name, ...checked })
     const made = expectStatus<LimitView>(await call('POST', LIMITS, { name, ...checked }), 201)
     say(`${made.name}: ${termText(made)}, for ${scopeText(made)}`)
   },
@@ -120,14 +157,15 @@ const set = subcommandOf({
   takes: 'NAME',
   about: 'change the amount of a limit',
   misuse: ONE_LIMIT,
-  options: AMOUNT_OPTION,
+  options: { ...AMOUNT_OPTION, ...REHEARSE_OPTION },
   check: ({ amount }) => {
     if (amount === undefined) throw new Error('give --amount')
     return amount
   },
-  run: async ({ call, say, args: [name], checked }) => {
+  run: async ({ call, say, args: [name], values: { rehearse }, checked }) => {
     const limit = await limitOf(call, name)
     const amount = amountIn(limit.measure, checked)
+    if (rehearse) return sayRehearsed(call, say, { id: limit.limit_id, amount })
     const changed = expectStatus<LimitView>(await call('PATCH', pathOf(limit), { amount }), 200)
     say(`${changed.name}: ${termText(changed)}`)
   },
@@ -142,6 +180,7 @@ const override = subcommandOf({
     end: { type: 'boolean', default: false, description: 'end the override that there is' },
     until: { type: 'string', value: 'INSTANT', description: 'RFC 3339: 2026-12-24T00:00:00Z' },
     reason: { type: 'string', value: 'TEXT', description: 'why, for the ledger' },
+    ...REHEARSE_OPTION,
   },
   check: ({ amount, until, reason, end }) => {
     if (end && [amount, until, reason].every((one) => one === undefined)) return null
@@ -150,10 +189,11 @@ const override = subcommandOf({
       throw new Error('give --amount, --until and --reason')
     return { amount, until, reason }
   },
-  run: async ({ call, say, args: [name], checked }) => {
+  run: async ({ call, say, args: [name], values: { rehearse }, checked }) => {
     const limit = await limitOf(call, name)
     const path = `${pathOf(limit)}/override`
     const made = checked && { ...checked, amount: amountIn(limit.measure, checked.amount) }
+    if (rehearse) return sayRehearsed(call, say, { id: limit.limit_id, override: made })
     const answered = made ? await call('POST', path, made) : await call('DELETE', path)
     const changed = expectStatus<LimitView>(answered, 200)
     say(`${changed.name}: ${termText(changed)}`)
@@ -164,8 +204,10 @@ const remove = subcommandOf({
   takes: 'NAME',
   about: 'remove a limit; what has been counted stays in the ledger',
   misuse: ONE_LIMIT,
-  run: async ({ call, say, args: [name] }) => {
+  options: REHEARSE_OPTION,
+  run: async ({ call, say, args: [name], values: { rehearse } }) => {
     const limit = await limitOf(call, name)
+    if (rehearse) return sayRehearsed(call, say, { id: limit.limit_id, remove: true })
     expectStatus(await call('DELETE', pathOf(limit)), 204)
     say(`${limit.name} is removed`)
   },

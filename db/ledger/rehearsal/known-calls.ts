@@ -9,7 +9,7 @@ export function partsOfCall(leaf: string): readonly number[] | null {
   const detail = leaf.indexOf('"detail":{')
   const authority = leaf.indexOf('"authority":{', detail)
   if (detail < 0 || authority < 0) return null
-  const end = endOfObject(leaf, authority + AUTHORITY_LENGTH)
+  const end = endOfValue(leaf, authority + AUTHORITY_LENGTH)
   const path = leaf.indexOf('"path":"', end)
   const who = leaf.lastIndexOf('"dpop_jkt":')
   const previous = leaf.indexOf('"prev_hash":', who)
@@ -27,10 +27,10 @@ const STATUS_LENGTH = '"status":"'.length
 const AUTHORITY_LENGTH = '"authority":'.length
 const PATH_LENGTH = '"path":"'.length
 
-const [QUOTE, BACKSLASH, OPEN, CLOSE] = [0x22, 0x5c, 0x7b, 0x7d]
+const [QUOTE, BACKSLASH, OPEN, CLOSE, OPEN_ARRAY, CLOSE_ARRAY] = [0x22, 0x5c, 0x7b, 0x7d, 0x5b, 0x5d]
 
-/** The place after the object that begins at a brace. */
-function endOfObject(text: string, from: number): number {
+/** The place after the object or array that begins at a brace or bracket. */
+export function endOfValue(text: string, from: number): number {
   let [depth, inText] = [0, false]
   for (let at = from; at < text.length; at += 1) {
     const code = text.charCodeAt(at)
@@ -38,8 +38,8 @@ function endOfObject(text: string, from: number): number {
       if (code === BACKSLASH) at += 1
       else if (code === QUOTE) inText = false
     } else if (code === QUOTE) inText = true
-    else if (code === OPEN) depth += 1
-    else if (code === CLOSE) {
+    else if (code === OPEN || code === OPEN_ARRAY) depth += 1
+    else if (code === CLOSE || code === CLOSE_ARRAY) {
       depth -= 1
       if (depth === 0) return at + 1
     }

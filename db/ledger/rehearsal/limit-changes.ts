@@ -8,7 +8,7 @@ export interface ChangedLimit {
   /** The id that rows know it by; null: it is a new one. */
   readonly id: string | null
   readonly name: string
-  /** As it would be; of one that is removed, as it is. */
+  /** The terms with the change; of one that is removed, those that it has. */
   readonly terms: LimitTerms & Pick<CallLimit, 'override'>
   readonly isRemoved: boolean
 }

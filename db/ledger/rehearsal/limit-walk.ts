@@ -1,53 +1,20 @@
 import { isRatePeriod } from '../../limits/limit.ts'
-import { type CompiledScope, compileScope } from '../../limits/scope.ts'
+import { compileScope } from '../../limits/scope.ts'
 import { isObject, type UnknownRecord } from '../../support/json.ts'
-import type { MeterReservation } from '../meters/meter-book.ts'
 import type { StoredRow } from '../record/leaf.ts'
 import type { ChangedLimit, LimitChanges } from './limit-changes.ts'
 import { type LimitedRow, limitFits } from './limit-fit.ts'
 import { type CountedCall, type LimitEffect, LimitTally } from './limit-tally.ts'
-import { type EndedUsage, holdsIn, NO_USAGE, type RecordedHold, usageOfOutcome } from './recorded-usage.ts'
+import {
+  type EndedUsage,
+  holdsIn,
+  NO_USAGE,
+  type RecordedHold,
+  textsIn,
+  usageOfOutcome,
+} from './recorded-usage.ts'
+import type { LimitedKind, LimitFate, LimitRun, WalkedCall, WalkedClaim, WalkedEvent } from './walked-call.ts'
 import { WalkedMeters } from './walked-meters.ts'
-
-/** What becomes of a call by the changed limits. */
-export type LimitFate = 'refused' | 'allowed' | { readonly undecidable: string }
-
-/** The changed limits that the calls of one kind may come under. */
-export interface LimitedKind {
-  readonly row: LimitedRow
-  /** `open`: why it is not known whether they do; null: they do, as far as their models fit. */
-  readonly limits: readonly { readonly run: LimitRun; readonly open: string | null }[]
-}
-
-interface LimitRun {
-  readonly change: ChangedLimit
-  readonly scope: CompiledScope
-  readonly meters: WalkedMeters
-  readonly tally: LimitTally
-}
-
-/** A call on its way through the queue. */
-interface WalkedCall extends CountedCall {
-  readonly kind: LimitedKind
-  readonly atMs: number
-  readonly holds: readonly RecordedHold[]
-  /** The limit that refused it; null: it was allowed. */
-  readonly refusedBy: string | null
-  readonly tell: (fate: LimitFate) => void
-  usage: EndedUsage | null
-  /** What it holds until it ends. */
-  claims: readonly WalkedClaim[]
-}
-
-interface WalkedClaim {
-  readonly run: LimitRun
-  readonly reservation: MeterReservation
-}
-
-interface WalkedEvent {
-  readonly call: WalkedCall
-  readonly isEnd: boolean
-}
 
 /** The decisions and outcomes that may wait for the outcome of one call before them. */
 const MAX_WAITING_EVENTS = 50_000
@@ -99,15 +66,21 @@ export class LimitWalk {
       this.#measures.set(limit.id, `${String(limit.measure)} ${String(limit.strict)}`)
   }
 
-  /** Takes the decision of a call that was allowed. `limits`: the member of its row. */
+  /** Takes the decision of a call that was allowed. `limits`, `routed`: the members of its row. */
   began(
     kind: LimitedKind,
-    limits: unknown,
+    { limits, routed }: UnknownRecord,
     call: CountedCall & { readonly tell: (fate: LimitFate) => void },
   ): void {
     const { requestId } = call
     if (kind.limits.every(({ run }) => run.change.isRemoved)) return
-    const walked = this.#walked(kind, { ...call, holds: holdsIn(limits), refusedBy: null, usage: null })
+    const walked = this.#walked(kind, {
+      ...call,
+      holds: holdsIn(limits),
+      routed: textsIn(routed),
+      refusedBy: null,
+      usage: null,
+    })
     if (requestId !== null) this.#underWay.set(requestId, walked)
     this.#push({ call: walked, isEnd: false })
     const [oldest] = this.#underWay
@@ -124,7 +97,13 @@ export class LimitWalk {
     if (summarised !== null) this.#summary(kind, call, summarised)
     const [hold] = holdsIn([limit])
     if (summarised !== null || !hold || !kind.limits.some(({ run }) => run.change.id === hold.id)) return
-    const walked = this.#walked(kind, { ...call, holds: [hold], refusedBy: hold.id, usage: NO_USAGE })
+    const walked = this.#walked(kind, {
+      ...call,
+      holds: [hold],
+      routed: null,
+      refusedBy: hold.id,
+      usage: NO_USAGE,
+    })
     this.#push({ call: walked, isEnd: false })
     this.#push({ call: walked, isEnd: true })
   }
@@ -138,7 +117,7 @@ export class LimitWalk {
 
   #walked(
     kind: LimitedKind,
-    call: CountedCall & Pick<WalkedCall, 'tell' | 'holds' | 'refusedBy' | 'usage'>,
+    call: CountedCall & Pick<WalkedCall, 'tell' | 'holds' | 'routed' | 'refusedBy' | 'usage'>,
   ): WalkedCall {
     return { ...call, kind, atMs: Date.parse(call.at), claims: [] }
   }
@@ -190,7 +169,7 @@ export class LimitWalk {
     return call.kind.limits.some(({ run: { change } }) => {
       if (change.isRemoved || change.terms.measure === 'concurrent') return false
       const own = call.holds.some(({ id }) => id === change.id)
-      if (change.terms.for.models && !own) return true
+      if (change.terms.for.models && !own && call.routed === null) return true
       return change.terms.measure !== 'calls' && this.#holdFor(call, change) === undefined
     })
   }
@@ -244,8 +223,8 @@ export class LimitWalk {
     const own = call.holds.find(({ id }) => id === change.id)
     if (!own && why !== null) return why
     if (!own && change.terms.for.models) {
-      const models = this.#modelsOf(call)
-      if (models.length === 0) return NO_ROUTE
+      const models = call.routed ?? this.#modelsOf(call)
+      if (call.routed === null && models.length === 0) return NO_ROUTE
       if (!scope.fitsCall({ models, tool: null })) return null
     }
     const { measure } = change.terms

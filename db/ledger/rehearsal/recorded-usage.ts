@@ -2,13 +2,13 @@ import { usedInOutcome } from '../../limits/used.ts'
 import { isObject, type UnknownRecord } from '../../support/json.ts'
 import type { StoredRow } from '../record/leaf.ts'
 
-/** What a row says that a call holds of a limit. */
+/** A hold of a limit, as the row of its call says it. */
 export interface RecordedHold {
   readonly id: string
   readonly took: number
 }
 
-/** What an outcome says of a call. */
+/** The usage of a call, as its outcome says it. */
 export interface EndedUsage {
   /** ms since the epoch. */
   readonly at: number
@@ -18,7 +18,7 @@ export interface EndedUsage {
   readonly charged: ReadonlyMap<string, number>
 }
 
-/** Of a call that was never made, or whose outcome no row says. */
+/** The usage of a call that was never made, or whose outcome no row says. */
 export const NO_USAGE: EndedUsage = { at: 0, providers: [], tokens: null, cost: null, charged: new Map() }
 
 /** Reads the member `limits` of a row; what is not as rows have it is passed over. */
@@ -29,6 +29,10 @@ export function holdsIn(limits: unknown): readonly RecordedHold[] {
     return [{ id: one.id, took: one.took }]
   })
 }
+
+/** Reads an array of texts; null: it is none. */
+export const textsIn = (value: unknown): readonly string[] | null =>
+  Array.isArray(value) && value.every((one) => typeof one === 'string') ? value : null
 
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0
 

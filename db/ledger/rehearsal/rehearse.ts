@@ -12,12 +12,13 @@ import { LedgerReplay } from '../authority/replay.ts'
 import { type LeafVersion, leafMemberText, type StoredRow } from '../record/leaf.ts'
 import type { HypotheticalChanges } from './changes.ts'
 import { mayChangeAuthority } from './changing-rows.ts'
-import { type CallKind, CallKindCache } from './known-calls.ts'
+import { type CallKind, CallKindCache, endOfValue } from './known-calls.ts'
 import { countedSince } from './limit-changes.ts'
 import type { LimitEffect } from './limit-tally.ts'
-import { type LimitedKind, type LimitFate, LimitWalk } from './limit-walk.ts'
+import { LimitWalk } from './limit-walk.ts'
 import { CallGrouping, type CallPile } from './piles.ts'
 import { type CallVerdict, recordedVerdict, verdictWith } from './verdict.ts'
+import type { LimitedKind, LimitFate } from './walked-call.ts'
 
 export interface WalkScope extends DecisionWindow {
   /** The principals whose decisions are wanted, by their names in the ledger. Null: everybody's. */
@@ -64,7 +65,7 @@ export interface RehearsalResult {
   readonly undecidable: readonly { readonly why: string; readonly decisions: number }[]
   /** Calls whose recorded decision does not follow from the rows before it. */
   readonly disagreements: number
-  /** Of each changed limit, in their order. */
+  /** The effect of each changed limit, in their order. */
   readonly limits: readonly LimitEffect[]
 }
 
@@ -145,7 +146,7 @@ export function rehearser(
     }
     const call = { principal, at, requestId: id, isCounted, tell }
     if (decision) walk.refused(limited, decision.limit, call, decision.summarised)
-    else walk.began(limited, limitsIn(leaf), call)
+    else walk.began(limited, { limits: arrayIn(leaf, LIMITS), routed: arrayIn(leaf, ROUTED) }, call)
   }
 
   const limitedKind = (row: StoredRow): LimitedKind | undefined => {
@@ -230,15 +231,17 @@ interface RefusedByLimit {
   readonly summarised: number | null
 }
 
-/** Reads what the row of an allowed call holds of limits, without reading the rest. */
-function limitsIn(leaf: string): unknown {
-  // No text of a leaf has a bare quotation mark, and no member of such an object is an array.
-  const begin = leaf.indexOf(LIMITS, leaf.indexOf('"detail":{'))
+/** Reads a member of the detail of an allowed call: an array without others in it. Reads nothing else. */
+function arrayIn(leaf: string, member: string): unknown {
+  // No text of a leaf has a bare quotation mark, so this is no part of one. A model's name may hold a bracket.
+  const begin = leaf.indexOf(member, leaf.indexOf('"detail":{'))
   if (begin < 0) return undefined
-  return JSON.parse(leaf.slice(begin + LIMITS.length - 1, leaf.indexOf(']', begin) + 1))
+  const from = begin + member.length - 1
+  return JSON.parse(leaf.slice(from, endOfValue(leaf, from)))
 }
 
 const LIMITS = '"limits":['
+const ROUTED = '"routed":['
 
 /** The one principal whose calls a change of version 2 can touch; null if it may be any. */
 const principalOf = (action: string, { subject }: UnknownRecord): string | null =>

@@ -1,12 +1,21 @@
 import canonicalize from 'canonicalize'
 import { bindingName, type HypotheticalChanges } from '../../../db/ledger/rehearsal/changes.ts'
+import type { ChangedLimit } from '../../../db/ledger/rehearsal/limit-changes.ts'
+import { findLimit } from '../../../db/limits/store.ts'
 import { findMcpResource, listMcpResources, type McpResource } from '../../../db/mcp/resources.ts'
 import { findPrincipalOf, type PrincipalRecord } from '../../../db/principals/read.ts'
 import { unprocessableBody } from '../../../plugins/refusal.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
 import type { RehearsalChange } from '../operation/changes.ts'
 import type { AdminContext } from '../operation/context.ts'
+import type { LimitChangeInput } from '../operation/limit-terms.ts'
 import { etagOf, type RevisionedObject } from '../operation/operation.ts'
+import { limitChangeOf, limitChangesOf } from './limits.ts'
+
+type SettingsChange = Extract<RehearsalChange, { settings: unknown }>
+
+/** A change of a principal, a binding or a resource. */
+type AuthorityChange = Exclude<RehearsalChange, { settings: unknown } | { limit: unknown }>
 
 export interface ResolvedChanges {
   readonly laid: HypotheticalChanges
@@ -48,7 +57,7 @@ export async function resolveChanges(
     if (index % AT_ONCE === AT_ONCE - 1) await eventLoopTurn()
     await resolving.add(context, change, `changes[${index}]`)
   }
-  return resolving.resolved()
+  return resolving.resolved(context)
 }
 
 class ChangeResolver {
@@ -61,6 +70,7 @@ class ChangeResolver {
   /** Principals whose calls alone are touched by changes of principals and bindings. */
   readonly #subjects = new Set<string>()
   #settings: HypotheticalChanges['settings'] = {}
+  readonly #limits: ChangedLimit[] = []
   #takesOnly = true
   readonly #said = new Map<string, string>()
   readonly #texts: string[] = []
@@ -69,6 +79,7 @@ class ChangeResolver {
 
   async add(context: AdminContext, change: RehearsalChange, field: string): Promise<void> {
     if ('settings' in change) return this.#setting(change.settings, field)
+    if ('limit' in change) return await this.#limit(context, change.limit, field)
     const principal =
       'principal' in change ? await findPrincipalOf(context.database, TYPES, change.principal) : null
     const resource = 'resource' in change ? await resourceOf(context, change.resource) : null
@@ -81,7 +92,7 @@ class ChangeResolver {
   }
 
   #lay(
-    change: Exclude<RehearsalChange, { settings: unknown }>,
+    change: AuthorityChange,
     principal: PrincipalRecord | null,
     resource: McpResource | null,
     field: string,
@@ -120,7 +131,7 @@ class ChangeResolver {
     }
   }
 
-  #setting(settings: Extract<RehearsalChange, { settings: unknown }>['settings'], field: string): void {
+  #setting(settings: SettingsChange['settings'], field: string): void {
     this.#takesOnly = false
     if (!this.#once('settings', { settings }, field)) return
     const {
@@ -135,6 +146,19 @@ class ChangeResolver {
       ...(enforced !== undefined && { enforceToolsCall: enforced }),
       ...(checks !== undefined && { checks }),
     }
+  }
+
+  async #limit(context: AdminContext, change: LimitChangeInput, field: string): Promise<void> {
+    const found = 'id' in change ? await findLimit(context.database, change.id) : null
+    if ('id' in change && found === null) {
+      this.#fault(`${field}.limit.id`, 'is not a limit of this service')
+      return
+    }
+    const { text, takesAway, ...laid } = limitChangeOf(change, found, Date.now())
+    if (!this.#once(`limit ${laid.id ?? laid.name}`, { limit: text }, field)) return
+    if (found) this.#about(found.id, found)
+    if (!takesAway) this.#takesOnly = false
+    this.#limits.push(laid)
   }
 
   #once(about: string, change: object, field: string): boolean {
@@ -156,15 +180,17 @@ class ChangeResolver {
     this.#faults.push({ field, message })
   }
 
-  resolved(): ResolvedChanges {
+  async resolved(context: AdminContext): Promise<ResolvedChanges> {
     if (this.#faults.length > 0) throw unprocessableBody(this.#faults)
-    const hasOthers = this.#resources.size + Object.keys(this.#settings).length > 0
+    const hasOthers = this.#resources.size + this.#limits.length + Object.keys(this.#settings).length > 0
+    const limits = this.#limits.length > 0 ? await limitChangesOf(context, this.#limits) : null
     return {
       laid: {
         principals: this.#principals,
         resources: this.#resources,
         bindings: this.#bindings,
         settings: this.#settings,
+        ...(limits && { limits }),
       },
       takesOnly: this.#takesOnly,
       principals: hasOthers || this.#subjects.size === 0 ? null : [...this.#subjects],
@@ -176,7 +202,7 @@ class ChangeResolver {
 
 /** A server's or tool's new demand may be less for one principal than for another. */
 function takesAway(
-  change: Exclude<RehearsalChange, { settings: unknown }>,
+  change: AuthorityChange,
   principal: Pick<PrincipalRecord, 'capabilities'> | null,
 ): boolean {
   if ('capabilities' in change)

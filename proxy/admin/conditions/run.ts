@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import type { Database } from '../../../db/database.ts'
+import type { ChangedLimit } from '../../../db/ledger/rehearsal/limit-changes.ts'
 import type { CallGroup, CallPile } from '../../../db/ledger/rehearsal/piles.ts'
 import type { DecisionWindow, RehearsalResult, WalkProgress } from '../../../db/ledger/rehearsal/rehearse.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
@@ -10,6 +11,7 @@ import type { RehearsalPurpose } from '../operation/ledger-places.ts'
 import { etagOf } from '../operation/operation.ts'
 import { capabilityToken, instant } from '../operation/shapes.ts'
 import { evaluateWithChanges } from './expected.ts'
+import { limitEffectShape, limitEffectView } from './limit-effect.ts'
 import type { ResolvedChanges } from './resolve.ts'
 
 const count = z.int().min(0)
@@ -49,6 +51,10 @@ const members = {
   undecidable: z.array(z.strictObject({ why: z.string(), decisions: count })),
   totals: z.strictObject({ newly_refused: count, newly_allowed: count, undecidable: count }),
   disagreements: count,
+  limits: z
+    .array(limitEffectShape)
+    .exactOptional()
+    .meta({ description: 'Of each changed limit; absent: none changes.' }),
   expectations: z
     .array(z.strictObject({ line: z.int(), sentence: z.string(), before: z.boolean(), after: z.boolean() }))
     .meta({ description: 'The expectations that are false before or after the change.' }),
@@ -70,14 +76,23 @@ interface RehearsalFindings {
   readonly at: number
   readonly etags: Readonly<Record<string, string>>
   readonly expectations: readonly ExpectationOutcome[]
+  readonly changed: readonly ChangedLimit[]
 }
 
 async function rehearsalView(
   database: Database,
-  { rehearsed, window, at, etags, expectations }: RehearsalFindings,
+  { rehearsed, window, at, etags, expectations, changed }: RehearsalFindings,
 ): Promise<ChangePreview> {
   const { newlyRefused, newlyAllowed, undecidable, decisions, principals, first, last } = rehearsed
   const [refused = [], allowed = []] = await pileViews(database, [newlyRefused, newlyAllowed])
+  const names = await namesOf(
+    database,
+    rehearsed.limits.flatMap(({ groups }) => groups),
+  )
+  const limits = rehearsed.limits.flatMap((effect, index) => {
+    const change = changed[index]
+    return change ? [limitEffectView(effect, change, { window, at, names })] : []
+  })
   return {
     at: new Date(at).toISOString(),
     window: { ...window, decisions, principals, first, last },
@@ -91,9 +106,11 @@ async function rehearsalView(
       undecidable: undecidable.reduce((sum, one) => sum + one.decisions, 0),
     },
     disagreements: rehearsed.disagreements,
+    ...(limits.length > 0 && { limits }),
     expectations: expectations.map((one) => ({ ...one })),
     etags: { ...etags },
-    truncated: newlyRefused.truncated || newlyAllowed.truncated,
+    truncated:
+      newlyRefused.truncated || newlyAllowed.truncated || rehearsed.limits.some((one) => one.truncated),
   }
 }
 
@@ -113,7 +130,10 @@ export async function pileViews(
   return piles.map((pile) => pile.groups.map(named))
 }
 
-async function namesOf({ kysely }: Database, of: readonly CallGroup[]): Promise<ReadonlyMap<string, string>> {
+async function namesOf(
+  { kysely }: Database,
+  of: readonly Pick<CallGroup, 'principal_id'>[],
+): Promise<ReadonlyMap<string, string>> {
   const refs = [...new Set(of.flatMap(({ principal_id: id }) => (id?.startsWith('usr_') ? [id] : [])))]
   if (refs.length === 0) return new Map()
   const found = await kysely
@@ -173,7 +193,8 @@ export async function runRehearsal(
     walkCalls(task, hangup.signal, onProgress),
   )
   const expectations = await evaluateWithChanges(context, laid)
-  return rehearsalView(database, { rehearsed, window, at, etags, expectations })
+  const changed = laid.limits?.limits ?? []
+  return rehearsalView(database, { rehearsed, window, at, etags, expectations, changed })
 }
 
 /** Rehearses new sets of principals that were just read. */

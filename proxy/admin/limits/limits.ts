@@ -11,6 +11,8 @@ import {
   updateLimit,
 } from '../../../db/limits/store.ts'
 import { conflict, notFound } from '../../../plugins/refusal.ts'
+import { resolveChanges } from '../conditions/resolve.ts'
+import { previewShape, runRehearsal, windowOf } from '../conditions/run.ts'
 import { changeAuthor, commitChange } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import {
@@ -25,7 +27,7 @@ import {
   termsOf,
 } from '../operation/limit-terms.ts'
 import { checkIfMatch, emptyOperation, operation, readOperation } from '../operation/operation.ts'
-import { author, idParams, instant } from '../operation/shapes.ts'
+import { author, dryRun, idParams, instant } from '../operation/shapes.ts'
 
 const { name, amount, burst, strict, on, show } = changeableMembers
 
@@ -40,6 +42,9 @@ export const limitShape = z
     ...{ created_at: instant, updated_at: instant, created_by: author, changed_by: author },
   })
   .meta({ id: 'Limit' })
+
+/** The same, with the preview of its change, if that was asked for. */
+const previewedLimit = limitShape.extend({ rehearsal: previewShape.exactOptional() })
 
 export type LimitView = z.output<typeof limitShape>
 
@@ -105,6 +110,7 @@ export const createLimit = operation({
     amount: 25_000_000,
     per: 'month',
   },
+  rehearses: (_context, { body }) => [{ limit: body }],
   run: (context, { body }, caller) =>
     // One after the other: each counts those before it.
     context.oneAtATime.run('limits', async () => {
@@ -159,13 +165,22 @@ export const changeLimit = operation({
   action: 'limit.changed',
   summary:
     'Changes the name, amount, burst or manner of the limit. For anything else remove it and make another.',
-  takes: { params: idParams, body: changedLimitBody },
-  output: limitShape,
+  takes: { params: idParams, query: z.object({ dry_run: dryRun }), body: changedLimitBody },
+  output: previewedLimit,
   conditional: true,
   revised: true,
   object: (context, { params: { id } }) => limitOf(context, id),
   reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
   example: { amount: 50_000_000 },
+  rehearses: (_context, { params: { id }, body }) => [{ limit: { id, ...body } }],
+  preview: async (context, { params: { id }, body, ifMatch }, caller) => {
+    const found = await limitOf(context, id)
+    checkIfMatch(ifMatch, found)
+    const { name: named, terms } = changedTerms(found, body)
+    const resolved = await resolveChanges(context, [{ limit: { id, ...body } }])
+    const rehearsal = await runRehearsal(context, caller, resolved, windowOf(caller.at))
+    return { value: { ...limitView({ ...found, name: named, ...terms }), rehearsal } }
+  },
   run: async (context, { params: { id }, body, ifMatch }, caller) => {
     const found = await limitOf(context, id)
     checkIfMatch(ifMatch, found)
@@ -190,6 +205,7 @@ export const overrideLimit = operation({
   object: (context, { params: { id } }) => limitOf(context, id),
   reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
   example: { amount: 50_000_000, until: '2026-12-24T00:00:00.000Z', reason: 'the release' },
+  rehearses: (_context, { params: { id }, body }) => [{ limit: { id, override: body } }],
   run: async (context, { params: { id }, body, ifMatch }, caller) => {
     const found = await limitOf(context, id)
     checkIfMatch(ifMatch, found)
@@ -217,6 +233,7 @@ export const endLimitOverride = operation({
   revised: true,
   object: (context, { params: { id } }) => limitOf(context, id),
   reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
+  rehearses: (_context, { params: { id } }) => [{ limit: { id, override: null } }],
   run: async (context, { params: { id }, ifMatch }, caller) => {
     const found = await limitOf(context, id)
     checkIfMatch(ifMatch, found)
@@ -238,6 +255,7 @@ export const removeLimit = emptyOperation({
   conditional: true,
   object: (context, { params: { id } }) => limitOf(context, id),
   reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
+  rehearses: (_context, { params: { id } }) => [{ limit: { id, remove: true } }],
   run: async (context, { params: { id }, ifMatch }, caller) => {
     const found = await limitOf(context, id)
     checkIfMatch(ifMatch, found)

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import type { ApproverKind, ToolApprovals } from '../../../db/ledger/approvals/approval-rule.ts'
 import type { MinProof } from '../../../db/ledger/authority/rule.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
+import { type LimitChangeInput, limitChange } from './limit-terms.ts'
 import {
   approverKind,
   callerCapabilities,
@@ -53,6 +54,10 @@ const members = z.strictObject({
   min_proof: minProof.exactOptional(),
   tool_min_proof: toolMinProof.nullable().exactOptional(),
   settings: SETTINGS.exactOptional(),
+  limit: limitChange.exactOptional().meta({
+    description:
+      'The body of a new limit; or of a change, with `id`; or `{id, remove: true}`; or `{id, override}`, null: it ends.',
+  }),
 })
 
 type ChangeMembers = z.output<typeof members>
@@ -64,6 +69,7 @@ export type RehearsalChange =
   | { readonly principal: string; readonly resource: string; readonly bound: boolean }
   | ({ readonly resource: string } & RequirementChanges)
   | { readonly settings: z.output<typeof SETTINGS> }
+  | { readonly limit: LimitChangeInput }
 
 interface RequirementChanges {
   readonly required_capability?: string | null
@@ -86,6 +92,7 @@ const FORMS: readonly { readonly all: readonly string[]; readonly any?: readonly
   { all: ['principal', 'resource', 'bound'] },
   { all: ['resource'], any: REQUIREMENTS },
   { all: ['settings'] },
+  { all: ['limit'] },
 ]
 
 const isOfForm = (names: readonly string[], { all, any = [] }: (typeof FORMS)[number]): boolean =>
@@ -95,7 +102,7 @@ const isOfForm = (names: readonly string[], { all, any = [] }: (typeof FORMS)[nu
 
 const RULE =
   'must be one of {principal, capabilities}, {principal, is_active: false}, {principal, resource, bound}, ' +
-  `{resource, ${REQUIREMENTS.join(', ')}} with at least one of the last seven, and {settings}`
+  `{resource, ${REQUIREMENTS.join(', ')}} with at least one of the last seven, {settings}, and {limit}`
 
 const change = members.transform((value: ChangeMembers, context): RehearsalChange => {
   if (FORMS.some((form) => isOfForm(Object.keys(value), form))) return value as RehearsalChange

@@ -124,6 +124,40 @@ export const overrideBody = z.strictObject({
   reason: z.string().trim().min(1, 'must say why').max(512, 'must be at most 512 characters'),
 })
 
+/** A change of a limit, as a rehearsal has it: a new one, or one with an id. */
+export type LimitChangeInput =
+  | z.output<typeof newLimitBody>
+  | ({ readonly id: string } & z.output<typeof changedLimitBody>)
+  | { readonly id: string; readonly remove: true }
+  | { readonly id: string; readonly override: z.output<typeof overrideBody> | null }
+
+const limitId = z.string().min(1).max(64).meta({ description: 'The id of a limit that there is.' })
+
+const LIMIT_CHANGES = {
+  remove: z.strictObject({ id: limitId, remove: z.literal(true) }),
+  override: z.strictObject({ id: limitId, override: overrideBody.nullable() }),
+  change: z
+    .strictObject({ id: limitId, ...changeableMembers })
+    .partial()
+    .required({ id: true }),
+  create: newLimitBody,
+}
+
+/** The form that a change has by its members: faults are those of that one. */
+function limitFormOf(members: object): z.ZodType<LimitChangeInput> {
+  if (!('id' in members)) return LIMIT_CHANGES.create
+  if ('remove' in members) return LIMIT_CHANGES.remove
+  return 'override' in members ? LIMIT_CHANGES.override : LIMIT_CHANGES.change
+}
+
+/** Reads a change of a limit by the shapes of the operations that make it. */
+export const limitChange = z.looseObject({}).transform((members, context): LimitChangeInput => {
+  const read = limitFormOf(members).safeParse(members)
+  if (read.success) return read.data
+  for (const { path, message } of read.error.issues) context.addIssue({ code: 'custom', path, message })
+  return z.NEVER
+})
+
 /** The name of a limit, and its terms. */
 type NamedTerms = Pick<CallLimit, 'name'> & { readonly terms: LimitTerms }
 

@@ -41,7 +41,7 @@ export function showFormAgain(
     title,
     section: sectionOf(path),
     status: refusal?.status ?? 200,
-    body: html`${refusal ? problemList(refusal) : html``}${preview ? rehearsalOf(preview, at) : warning}${isUncounted && html`<p class="notice">The calls of the last 30 days that this would have refused could not be counted in time. Nothing has changed yet.</p>`}
+    body: html`${refusal ? problemList(refusal) : html``}${warning}${preview ? rehearsalOf(preview, at) : html``}${isUncounted && html`<p class="notice">The calls of the last 30 days that this would have refused could not be counted in time. Nothing has changed yet.</p>`}
 <form method="post" action="${path}">${csrf(session)}${kept.map(hiddenInput)}${confirm !== undefined && hiddenInput(['confirm', confirm ?? ''])}
 ${refusal?.reason === 'expectation_broken' && forceReasonField()}<button class="danger">${label}</button></form>
 <p><a href="${sectionOf(path)}">Leave it as it is</a></p>`,

@@ -82,8 +82,11 @@ const isSentTo = (path: string, actions: readonly string[]): boolean =>
 function holds(body: string, sent: SentFields): boolean {
   const names = new Set([...body.matchAll(FIELD)].map(([tag]) => attributeIn(tag, 'name')))
   const all = new Set(attributesIn(body, 'name'))
-  return names.size > 0 && [...sent.keys()].every((name) => all.has(name) || name === 'force_reason')
+  return names.size > 0 && [...sent.keys()].every((name) => all.has(name) || CONFIRMING.has(name))
 }
+
+/** The fields of a second press, which the form itself does not have. */
+const CONFIRMING: ReadonlySet<string> = new Set(['confirm', 'force_reason'])
 
 /** An enclosing `details` before the end of `text` is opened. */
 function opened(text: string): string {

@@ -2,7 +2,7 @@ import type { AdministrationFacts } from '../../../plugins/operators/operator.ts
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { showNamedUsage } from '../../admin/limits/usage.ts'
 import { perform } from '../../admin/operation/operation.ts'
-import { type FormSubmission, formHandler, inputById } from '../frame/acting.ts'
+import { type FormSubmission, inputById } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import type { DashboardPage } from '../frame/frame.ts'
 import {
@@ -86,17 +86,25 @@ export function limitForms(dashboard: DashboardContext) {
   return {
     amount: async (facts: FormSubmission) => {
       const body = { amount: await amountOf(facts) }
-      const given = () => ({ ...inputById(facts), body })
-      return formHandler(dashboard, limits.change, { given, to, notice: 'limit_changed' })(facts)
+      return rehearsedFormHandler(dashboard, limits.change, {
+        ...{ to, notice: 'limit_changed', label: 'Change the amount' },
+        title: () => 'Change the limit',
+        given: () => ({ ...inputById(facts), query: {}, body }),
+      })(facts)
     },
     override: async (facts: FormSubmission) => {
       const reason = facts.form.get('reason') ?? ''
       const body = { amount: await amountOf(facts), until: typedInstant(facts), reason }
-      const given = () => ({ ...inputById(facts), body })
-      return formHandler(dashboard, limits.override, { given, to, notice: 'limit_changed' })(facts)
+      return rehearsedFormHandler(dashboard, limits.override, {
+        ...{ to, notice: 'limit_changed', label: 'Override the amount' },
+        title: () => 'Override the limit',
+        given: () => ({ ...inputById(facts), body }),
+      })(facts)
     },
-    endOverride: formHandler(dashboard, limits.endOverride, {
-      ...{ given: inputById, to, notice: 'limit_changed' },
+    endOverride: rehearsedFormHandler(dashboard, limits.endOverride, {
+      ...{ to, notice: 'limit_changed', label: 'End the override' },
+      title: () => 'End the override',
+      given: inputById,
     }),
     remove: rehearsedFormHandler(dashboard, limits.remove, {
       ...{ to: '/proxy/limits', notice: 'limit_removed', label: 'Remove it' },

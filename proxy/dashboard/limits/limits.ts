@@ -2,7 +2,6 @@ import { amountText } from '../../../plugins/limits/amount-text.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { listLimitUsage, type NamedMeter, type NamedUsage } from '../../admin/limits/usage.ts'
 import { perform } from '../../admin/operation/operation.ts'
-import { formHandler } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import type { DashboardPage } from '../frame/frame.ts'
 import {
@@ -18,6 +17,7 @@ import {
   pathOf,
   relativeTime,
 } from '../frame/parts.ts'
+import { rehearsedFormHandler } from '../rehearsed/acting-rehearsed.ts'
 import { typedLimit } from './typed.ts'
 import { type ShownLimit, scopeText, usedBar, usedText } from './words.ts'
 
@@ -100,9 +100,10 @@ const makeForm = (facts: PageViewer, isOpen: boolean): HtmlFragment =>
 <button class="main">Make the limit</button></form></details>`
     : html`<p class="needs">Making a limit needs <code>${NEEDS}</code>.</p>`
 
-/** POST /proxy/limits: makes one. */
+/** POST /proxy/limits: shows what it would have done to the calls of the last 30 days, and then makes it. */
 export const createLimitForm = (dashboard: DashboardContext) =>
-  formHandler(dashboard, OPERATIONS.limits.create, {
+  rehearsedFormHandler(dashboard, OPERATIONS.limits.create, {
     given: (facts) => ({ body: typedLimit(facts) }),
-    ...{ to: '/proxy/limits', notice: 'limit_made' },
+    ...{ to: '/proxy/limits', notice: 'limit_made', label: 'Make the limit' },
+    title: () => 'Make the limit',
   })

@@ -70,8 +70,8 @@ interface ConfirmedButton {
 const WARNED = 'warned'
 
 /**
- * Shows what an operation would have done to the calls of the last 30 days, if it would have refused any, and
- * the button again. Null: nothing is to be shown, or that is what was shown before. A rehearsal that takes too
+ * Shows what an operation would have done to the calls of the last 30 days, if it would have refused any or is about a
+ * limit, and the button again. Null: nothing is to be shown, or that is what was shown before. A rehearsal that takes too
  * long is not waited for: the form says so, and asks all the same.
  */
 export async function askFirst<T extends InputSchemas, Output>(
@@ -88,10 +88,14 @@ export async function askFirst<T extends InputSchemas, Output>(
   const confirm = shownChangesDigest(changes)
   if (changes.length === 0 || facts.form.get('confirm') === confirm) return null
   const preview = await previewInTime(dashboard, changes, facts)
-  if (preview && preview.totals.newly_refused + preview.totals.undecidable === 0) return null
+  // Of a limit it says more than what it refuses: how much of it would have been used, and by whom.
+  const isQuiet = preview && preview.totals.newly_refused + preview.totals.undecidable === 0
+  if (isQuiet && !preview.limits) return null
   return showFormAgain(dashboard, facts, {
     ...{ title, confirm, label: preview ? buttonOf(preview, label) : label },
     ...(preview ? { preview } : { isUncounted: true }),
+    // Rows do not say what comes of it from now on.
+    ...(preview?.limits && warning && { warning }),
   })
 }
 

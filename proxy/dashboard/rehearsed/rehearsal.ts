@@ -1,9 +1,17 @@
 import { hash } from 'node:crypto'
 import canonicalize from 'canonicalize'
+import { amountText } from '../../../plugins/limits/amount-text.ts'
 import type { ChangePreview as Made } from '../../admin/conditions/run.ts'
 import type { RehearsalChange } from '../../admin/operation/changes.ts'
 import type { OperationResult } from '../../admin/operation/operation.ts'
-import { countWithNoun, type HtmlFragment, html, relativeTime } from '../frame/parts.ts'
+import {
+  countWithNoun,
+  dataTable,
+  EMPTY_HTML,
+  type HtmlFragment,
+  html,
+  relativeTime,
+} from '../frame/parts.ts'
 
 /** Names the changes that somebody was shown, in any order of a set. Hex, 32 characters. */
 export const shownChangesDigest = (changes: readonly RehearsalChange[]): string =>
@@ -29,10 +37,12 @@ export function rehearsalOf(preview: ChangePreviewView, now: number): HtmlFragme
     undecidable,
     window,
     expectations,
+    limits = [],
   } = preview
   const quiet = totals.newly_refused + totals.newly_allowed + totals.undecidable === 0
   return html`<section id="rehearsal" aria-live="polite" data-button="${buttonOf(preview)}" data-refused="${String(totals.newly_refused)}">
-${quiet && html`<p class="faint">Of ${countWithNoun(window.decisions, 'call')} in the last 30 days, none would have been decided differently.</p>`}
+${limits.map((one) => limitEffect(one, now))}
+${quiet && limits.length === 0 && html`<p class="faint">Of ${countWithNoun(window.decisions, 'call')} in the last 30 days, none would have been decided differently.</p>`}
 ${totals.newly_refused > 0 && pile('refused', `${countWithNoun(totals.newly_refused, 'call')} would have been refused`, refused, now)}
 ${totals.newly_allowed > 0 && pile('allowed', `${countWithNoun(totals.newly_allowed, 'call')} would have been let through`, allowed, now)}
 ${totals.undecidable > 0 && html`<div class="pile unknown"><h3>${countWithNoun(totals.undecidable, 'call')} could go either way</h3><ul>${undecidable.map(({ why, decisions }) => html`<li>${why}: ${String(decisions)}</li>`)}</ul></div>`}
@@ -44,6 +54,29 @@ ${expectations
   )}
 ${preview.truncated && html`<p class="faint">Only the largest groups are shown.</p>`}
 </section>`
+}
+
+type LimitEffectView = NonNullable<ChangePreviewView['limits']>[number]
+
+const MAX_EFFECT_LINES = 20
+
+/** Shows what a limit would have done: a sentence, and its principals, those first that it would have refused. */
+function limitEffect(effect: LimitEffectView, now: number): HtmlFragment {
+  const { name, summary, groups, refused, undecidable } = effect
+  const kind = refused > 0 ? 'refused' : undecidable > 0 ? 'unknown' : 'allowed'
+  return html`<div class="pile ${kind}"><h3>${name}: ${summary}</h3>${
+    groups.length > 0 &&
+    dataTable(
+      ['Principal', 'Calls', 'Refused', 'Used at the most'],
+      groups
+        .slice(0, MAX_EFFECT_LINES)
+        .map(
+          ({ principal_id: who, calls, refused: over, first_refused: first, highest }) =>
+            html`<tr><td>${who}</td><td>${calls.toLocaleString('en')}</td><td>${over.toLocaleString('en')}${first !== null && html` <span class="faint">first ${relativeTime(first.at, now)}</span>${first.request_id !== null && html` <a href="/proxy/activity/${first.request_id}">which</a>`}`}</td><td>${amountText(effect.measure, highest)}</td></tr>`,
+        ),
+      EMPTY_HTML,
+    )
+  }</div>`
 }
 
 export const pile = (

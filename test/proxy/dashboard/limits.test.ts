@@ -16,8 +16,14 @@ const CHOSEN = { measure: 'cost', per: 'month', on: 'refuse' }
 
 const textOf = async (jar: Jar, path: string): Promise<string> => (await jar.ask('GET', path)).text
 
+/** Presses a button, and again on the page that says what it would have done. */
+async function confirmed(jar: Jar, page: string, label: string, typed: Readonly<Record<string, string>>) {
+  const shown = await press(jar, page, label, typed)
+  return shown.status === 200 ? press(jar, shown.text, new RegExp(`^${label}`)) : shown
+}
+
 const makeLimit = async (jar: Jar, typed: Readonly<Record<string, string>>) =>
-  press(jar, await textOf(jar, PAGE), 'Make the limit', { ...CHOSEN, ...typed })
+  confirmed(jar, await textOf(jar, PAGE), 'Make the limit', { ...CHOSEN, ...typed })
 
 interface StoredLimit {
   readonly limit_id: string
@@ -81,6 +87,41 @@ t.test('team red gets 25 USD a month by one form, and the list says so in words'
   t.match(list, '0 of 25.00 USD this month')
   t.match(list, /<meter [^>]*value="0"/)
   t.match(list, /<time datetime="\d{4}-\d\d-01T00:00:00\.000Z"/, 'when it begins again')
+})
+
+t.test('the form says first which calls of the last 30 days it would have refused, and whose', async (t) => {
+  const gateway = await sharedGateway(t)
+  const jar = await signedInBySecret(gateway)
+  const bot = await gateway.enroll('shown', ['llm.chat', 'team.shown'])
+  for (let n = 0; n < 3; n += 1) t.equal((await chat(gateway, bot)).status, 200)
+  const typed = {
+    ...CHOSEN,
+    name: 'shown',
+    holding: 'team.shown',
+    measure: 'calls',
+    amount: '1',
+    per: 'ever',
+  }
+  const shown = await press(jar, await textOf(jar, PAGE), 'Make the limit', typed)
+  t.equal(shown.status, 200)
+  t.equal(await stored(gateway, 'shown'), undefined, 'nothing is made yet')
+  const words = wordsOf(shown.text)
+  t.match(
+    words,
+    /shown: in the last 30 days this would have refused 2 calls of 1 principal, first on \d+ \w+/,
+  )
+  t.match(words, /acme::shown\S* 3 2 first [^<]* which 1 call/)
+  const label = 'Make the limit: 2 calls of the last 30 days would be refused'
+  t.equal((await press(jar, shown.text, label)).headers.location, `${PAGE}?notice=limit_made`)
+  t.equal((await chat(gateway, bot)).status, 200)
+  t.equal((await chat(gateway, bot)).status, 429, 'as it was shown')
+  const { limit_id: id } = (await stored(gateway, 'shown')) ?? {}
+  t.equal((await gateway.admin('DELETE', `/v1/admin/limits/${id}`)).status, 204)
+
+  const alerts = { ...typed, name: 'shown-alert', measure: 'cost', amount: '25', per: 'month', on: 'alert' }
+  const alerting = await press(jar, await textOf(jar, PAGE), 'Make the limit', alerts)
+  t.match(wordsOf(alerting.text), 'it only alerts')
+  t.equal((await press(jar, alerting.text, /^Make the limit/)).status, 303)
 })
 
 t.test('what is wrong stands on the form with what was typed, and nothing is stored', async (t) => {
@@ -176,7 +217,7 @@ t.test('an amount is changed, and overridden until an instant with a reason', as
   const gateway = await sharedGateway(t)
   const jar = await signedInBySecret(gateway)
   const { path } = await made(t, gateway, jar, { name: 'changed', amount: '10', holding: 'team.changed' })
-  const changed = await press(jar, await textOf(jar, path), 'Change the amount', { amount: '12.5' })
+  const changed = await confirmed(jar, await textOf(jar, path), 'Change the amount', { amount: '12.5' })
   t.equal(changed.headers.location, `${path}?notice=limit_changed`)
   t.equal((await stored(gateway, 'changed'))?.amount, 12_500_000)
   t.match(
@@ -185,7 +226,7 @@ t.test('an amount is changed, and overridden until an instant with a reason', as
   )
 
   const override = (typed: Readonly<Record<string, string>>) =>
-    textOf(jar, path).then((page) => press(jar, page, 'Override the amount', typed))
+    textOf(jar, path).then((page) => confirmed(jar, page, 'Override the amount', typed))
   const past = await override({ amount: '50', until: '2020-01-01', reason: 'the release' })
   t.equal(past.status, 422)
   t.match(past.text, 'must be in the future')
@@ -205,7 +246,7 @@ t.test('an amount is changed, and overridden until an instant with a reason', as
     t.notMatch(text, /\u202e|\u200b|<b>\\u/)
   }
   t.match(await textOf(jar, PAGE), '0 of 50.00 USD this month')
-  t.equal((await press(jar, await textOf(jar, path), 'End the override')).status, 303)
+  t.equal((await confirmed(jar, await textOf(jar, path), 'End the override', {})).status, 303)
   t.match(await stored(gateway, 'changed'), { amount: 12_500_000, override: null })
   t.notMatch(await textOf(jar, path), 'End the override')
 })
@@ -220,9 +261,9 @@ t.test('patterns of an operator are no HTML, wherever they are shown', async (t)
     t.match(text, '&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;*')
     t.notMatch(text, '<script>alert')
   }
-  const confirmed = await press(jar, await textOf(jar, path), 'Remove it')
-  t.notMatch(confirmed.text, '<script>alert')
-  t.equal((await press(jar, confirmed.text, 'Remove it')).status, 303)
+  const removing = await press(jar, await textOf(jar, path), 'Remove it')
+  t.notMatch(removing.text, '<script>alert')
+  t.equal((await press(jar, removing.text, 'Remove it')).status, 303)
 })
 
 t.test('a change that another one has overtaken is said, and nothing of either is lost', async (t) => {
@@ -236,7 +277,7 @@ t.test('a change that another one has overtaken is said, and nothing of either i
     ['Change the amount', { amount: '30' }],
     ['Override the amount', { amount: '30', until: '2099-12-24', reason: 'the release' }],
   ] as const) {
-    const overtaken = await press(jar, before, label, typed)
+    const overtaken = await confirmed(jar, before, label, typed)
     t.equal(overtaken.status, 412)
     t.match(overtaken.text, 'The object has changed since it was read')
     t.match(overtaken.text, '20.00 USD a month', 'what is there now')
@@ -246,8 +287,8 @@ t.test('a change that another one has overtaken is said, and nothing of either i
   const removing = await press(jar, before, 'Remove it')
   t.equal((await press(jar, removing.text, 'Remove it')).status, 412)
   t.ok(await stored(gateway, 'raced'))
-  const again = await press(jar, before, 'Change the amount', { amount: '30' })
-  t.equal((await press(jar, again.text, 'Change the amount', { amount: '30' })).status, 303)
+  const again = await confirmed(jar, before, 'Change the amount', { amount: '30' })
+  t.equal((await confirmed(jar, again.text, 'Change the amount', { amount: '30' })).status, 303)
   t.equal((await stored(gateway, 'raced'))?.amount, 30_000_000, 'the second press has seen it')
 })
 
@@ -301,7 +342,7 @@ t.test(
     t.equal(await gateway.reload(), true)
     const { path } = await made(t, gateway, alice, { name: 'shared', amount: '10', holding: 'team.shared' })
     const confirm = async () => (await press(bob, await textOf(bob, '/proxy'), 'Confirm')).headers.location
-    const asked = await press(alice, await textOf(alice, path), 'Change the amount', { amount: '20' })
+    const asked = await confirmed(alice, await textOf(alice, path), 'Change the amount', { amount: '20' })
     t.equal(asked.headers.location, `${path}?notice=proposed`)
     t.match(await stored(gateway, 'shared'), { amount: 10_000_000 })
     t.equal(await confirm(), '/proxy?notice=confirmed')

@@ -45,6 +45,14 @@ t.test('sallyport limits makes, shows, changes, overrides and removes limits of 
     'month',
   )
   t.match(made, 'red-month: 25.00 USD per month, for holding=team.red')
+  const other = ['add', 'other', '--measure', 'calls', '--amount', '1', '--per', 'ever', '--rehearse']
+  t.match(
+    await ran(...other),
+    /^other: in the last 30 days this would have refused none of 0 calls\nnothing is changed; rehearsal reh_/,
+  )
+  t.notMatch(await ran('list'), 'other', 'a rehearsal makes none')
+  t.match(await ran('set', 'red-month', '--amount', '50', '--rehearse'), /^red-month: in the last 30 days/)
+  t.match(await ran('remove', 'red-month', '--rehearse'), 'nothing is changed')
   t.match(await ran('list'), /red-month +25\.00 USD per month +holding=team\.red/)
   t.match(await ran('set', 'red-month', '--amount', '50'), 'red-month: 50.00 USD per month')
   const until = new Date(Date.now() + 60_000).toISOString()
