@@ -62,8 +62,8 @@ export class LimitWalk {
 
   /** Notes what rows say of the limits there were: a call's row names them by their ids. */
   changed({ limit }: UnknownRecord): void {
-    if (isObject(limit) && typeof limit.id === 'string')
-      this.#measures.set(limit.id, `${String(limit.measure)} ${String(limit.strict)}`)
+    if (isObject(limit) && typeof limit.id === 'string' && typeof limit.measure === 'string')
+      this.#measures.set(limit.id, `${limit.measure} ${String(limit.strict)}`)
   }
 
   /** Takes the decision of a call that was allowed. `limits`, `routed`: the members of its row. */
@@ -120,6 +120,11 @@ export class LimitWalk {
     call: CountedCall & Pick<WalkedCall, 'tell' | 'holds' | 'routed' | 'refusedBy' | 'usage'>,
   ): WalkedCall {
     return { ...call, kind, atMs: Date.parse(call.at), claims: [] }
+  }
+
+  /** Tells whether a call is under way, by the id of its request. */
+  awaits(requestId: string | null): boolean {
+    return requestId !== null && this.#underWay.has(requestId)
   }
 
   /** Takes an outcome. */

@@ -187,8 +187,7 @@ export function rehearser(
       // A limit is no authority: calls of a kind stay as they were judged.
       if (action.startsWith('limit.')) walk?.changed(detail)
       else known.forget(version === 2 ? principalOf(action, detail) : null)
-    } else if (!isDecisionRow(row)) walk?.ended(row, detail)
-    else if (at >= from && at < until) {
+    } else if (isDecisionRow(row) && at >= from && at < until) {
       const decision = recordedDecisionOf(row, detail)
       const fate = fateOf(decision, version)
       decide(leaf, fate, decision.summarised ?? 1, at)
@@ -199,8 +198,16 @@ export function rehearser(
     }
   }
 
+  /** Reads an outcome, if its call is one that a limit waits for. */
+  function seeOutcome(leaf: string, limits: LimitWalk): void {
+    if (!limits.awaits(leafMemberText(leaf, 'request_id'))) return
+    const { row, detail } = rowOf(leaf)
+    limits.ended(row, detail)
+  }
+
   return {
     see: (leaf) => {
+      if (walk && isOutcome(leaf)) return seeOutcome(leaf, walk)
       const kind = known.of(leaf)
       if (!kind?.fate) return seeWhole(leaf, kind)
       const at = leafMemberText(leaf, 'recorded_at') ?? ''
@@ -221,6 +228,13 @@ export function rehearser(
     }),
   }
 }
+
+/** True of the outcome of a call. Its action is the first member of a leaf. */
+const isOutcome = (leaf: string): boolean =>
+  CALL.test(leaf) && !DECIDED.has(leafMemberText(leaf, 'status') ?? '')
+
+const CALL = /^\{"action":"(?:egress_llm_chat|mcp_[^."]*)"/
+const DECIDED: ReadonlySet<string> = new Set(['allowed', 'denied', 'invalid'])
 
 const BY_LIMIT = { reason: 'limit_reached', capability: null }
 
