@@ -4,18 +4,23 @@ import type { ChangedLimit } from '../../../db/ledger/rehearsal/limit-changes.ts
 import { findLimit } from '../../../db/limits/store.ts'
 import { findMcpResource, listMcpResources, type McpResource } from '../../../db/mcp/resources.ts'
 import { findPrincipalOf, type PrincipalRecord } from '../../../db/principals/read.ts'
+import type { StopScope } from '../../../db/stops/stop.ts'
 import { unprocessableBody } from '../../../plugins/refusal.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
 import type { RehearsalChange } from '../operation/changes.ts'
 import type { AdminContext } from '../operation/context.ts'
 import type { LimitChangeInput } from '../operation/limit-terms.ts'
 import { etagOf, type RevisionedObject } from '../operation/operation.ts'
+import { recordedScope } from '../operation/stop-scope.ts'
 import { limitChangeOf, limitChangesOf } from './limits.ts'
 
 type SettingsChange = Extract<RehearsalChange, { settings: unknown }>
 
 /** A change of a principal, a binding or a resource. */
-type AuthorityChange = Exclude<RehearsalChange, { settings: unknown } | { limit: unknown }>
+type AuthorityChange = Exclude<
+  RehearsalChange,
+  { settings: unknown } | { stop: unknown } | { limit: unknown }
+>
 
 export interface ResolvedChanges {
   readonly laid: HypotheticalChanges
@@ -70,6 +75,7 @@ class ChangeResolver {
   /** Principals whose calls alone are touched by changes of principals and bindings. */
   readonly #subjects = new Set<string>()
   #settings: HypotheticalChanges['settings'] = {}
+  readonly #stops: StopScope[] = []
   readonly #limits: ChangedLimit[] = []
   #takesOnly = true
   readonly #said = new Map<string, string>()
@@ -79,6 +85,7 @@ class ChangeResolver {
 
   async add(context: AdminContext, change: RehearsalChange, field: string): Promise<void> {
     if ('settings' in change) return this.#setting(change.settings, field)
+    if ('stop' in change) return await this.#stop(context, change.stop, field)
     if ('limit' in change) return await this.#limit(context, change.limit, field)
     const principal =
       'principal' in change ? await findPrincipalOf(context.database, TYPES, change.principal) : null
@@ -148,6 +155,13 @@ class ChangeResolver {
     }
   }
 
+  async #stop(context: AdminContext, scope: StopScope, field: string): Promise<void> {
+    const recorded = await recordedScope(context, scope)
+    if ('problem' in recorded) this.#fault(`${field}.stop`, recorded.problem)
+    else if (this.#once(`stop ${JSON.stringify(recorded.scope)}`, { stop: scope }, field))
+      this.#stops.push(recorded.scope)
+  }
+
   async #limit(context: AdminContext, change: LimitChangeInput, field: string): Promise<void> {
     const found = 'id' in change ? await findLimit(context.database, change.id) : null
     if ('id' in change && found === null) {
@@ -182,7 +196,8 @@ class ChangeResolver {
 
   async resolved(context: AdminContext): Promise<ResolvedChanges> {
     if (this.#faults.length > 0) throw unprocessableBody(this.#faults)
-    const hasOthers = this.#resources.size + this.#limits.length + Object.keys(this.#settings).length > 0
+    const hasOthers =
+      this.#resources.size + this.#stops.length + this.#limits.length + Object.keys(this.#settings).length > 0
     const limits = this.#limits.length > 0 ? await limitChangesOf(context, this.#limits) : null
     return {
       laid: {
@@ -190,6 +205,7 @@ class ChangeResolver {
         resources: this.#resources,
         bindings: this.#bindings,
         settings: this.#settings,
+        ...(this.#stops.length > 0 && { stops: this.#stops }),
         ...(limits && { limits }),
       },
       takesOnly: this.#takesOnly,

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import type { ApproverKind, ToolApprovals } from '../../../db/ledger/approvals/approval-rule.ts'
 import type { MinProof } from '../../../db/ledger/authority/rule.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
+import type { StopScope } from '../../../db/stops/stop.ts'
 import { type LimitChangeInput, limitChange } from './limit-terms.ts'
 import {
   approverKind,
@@ -12,6 +13,7 @@ import {
   toolCapabilities,
   toolMinProof,
 } from './shapes.ts'
+import { stopScope } from './stop-scope.ts'
 
 const id = z.string().min(1).max(256)
 
@@ -54,6 +56,7 @@ const members = z.strictObject({
   min_proof: minProof.exactOptional(),
   tool_min_proof: toolMinProof.nullable().exactOptional(),
   settings: SETTINGS.exactOptional(),
+  stop: stopScope.exactOptional(),
   limit: limitChange.exactOptional().meta({
     description:
       'The body of a new limit; or of a change, with `id`; or `{id, remove: true}`; or `{id, override}`, null: it ends.',
@@ -69,6 +72,7 @@ export type RehearsalChange =
   | { readonly principal: string; readonly resource: string; readonly bound: boolean }
   | ({ readonly resource: string } & RequirementChanges)
   | { readonly settings: z.output<typeof SETTINGS> }
+  | { readonly stop: StopScope }
   | { readonly limit: LimitChangeInput }
 
 interface RequirementChanges {
@@ -92,6 +96,7 @@ const FORMS: readonly { readonly all: readonly string[]; readonly any?: readonly
   { all: ['principal', 'resource', 'bound'] },
   { all: ['resource'], any: REQUIREMENTS },
   { all: ['settings'] },
+  { all: ['stop'] },
   { all: ['limit'] },
 ]
 
@@ -102,7 +107,7 @@ const isOfForm = (names: readonly string[], { all, any = [] }: (typeof FORMS)[nu
 
 const RULE =
   'must be one of {principal, capabilities}, {principal, is_active: false}, {principal, resource, bound}, ' +
-  `{resource, ${REQUIREMENTS.join(', ')}} with at least one of the last seven, {settings}, and {limit}`
+  `{resource, ${REQUIREMENTS.join(', ')}} with at least one of the last seven, {settings}, {stop}, and {limit}`
 
 const change = members.transform((value: ChangeMembers, context): RehearsalChange => {
   if (FORMS.some((form) => isOfForm(Object.keys(value), form))) return value as RehearsalChange

@@ -1,7 +1,5 @@
 import { z } from 'zod'
-import { findMcpResource } from '../../../db/mcp/resources.ts'
-import { findPrincipalOf } from '../../../db/principals/read.ts'
-import { STOPPED_KINDS, type StopScope, stopDetail } from '../../../db/stops/stop.ts'
+import { stopDetail } from '../../../db/stops/stop.ts'
 import {
   deleteStop,
   findStop,
@@ -17,25 +15,11 @@ import { commitChange } from '../operation/change.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { emptyOperation, operation, readOperation } from '../operation/operation.ts'
 import { author, idParams, instant } from '../operation/shapes.ts'
+import { recordedScope, stopScope } from '../operation/stop-scope.ts'
 
 /** The longest time after which a stop ends by itself. */
 export const MAX_STOP_MS = 7 * 24 * 60 * 60_000
 export const MAX_STOP_REASON = 256
-
-const name = z.string().min(1).max(512)
-
-const scopeShape = z
-  .union([
-    z.enum(['all', 'llm', 'mcp']),
-    z.strictObject({ principal: name }),
-    z.strictObject({ resource: name }),
-    z.strictObject({ kind: z.enum(STOPPED_KINDS) }),
-  ])
-  .meta({
-    id: 'StopScope',
-    description:
-      'The calls that are refused: all; to models (`llm`) or to MCP (`mcp`); of one principal; that reach one MCP server; of one kind of principals.',
-  })
 
 /** The reason for beginning or ending a stop: one line. */
 const reason = z
@@ -48,7 +32,7 @@ const reason = z
 export const stopShape = z
   .strictObject({
     stop_id: z.string(),
-    scope: scopeShape,
+    scope: stopScope,
     reason: z.string(),
     begun_at: instant,
     begun_by: author,
@@ -59,19 +43,6 @@ export const stopShape = z
 export type StopView = z.output<typeof stopShape>
 
 const viewOf = ({ id, ...stop }: StopRecord): StopView => ({ stop_id: id, ...stop })
-
-/** Names the scope as rows do. Refuses a principal or a server that there is not. */
-async function storedScope({ database }: AdminContext, scope: StopScope): Promise<StopScope> {
-  if (typeof scope === 'string' || 'kind' in scope) return scope
-  if ('principal' in scope) {
-    const found = await findPrincipalOf(database, ['agent', 'user', 'workload'], scope.principal)
-    if (!found) throw notFound(`There is no agent, user or workload ${scope.principal}.`)
-    return { principal: found.principal_ref }
-  }
-  if (!(await findMcpResource(database, scope.resource)))
-    throw notFound(`There is no MCP server ${scope.resource}. GET /v1/admin/mcp-resources lists them.`)
-  return scope
-}
 
 export const listOpenStops = readOperation({
   name: 'listStops',
@@ -88,10 +59,11 @@ export const beginStop = operation({
   action: 'stop.begun',
   harmless: true,
   summary: 'Stops calls at once: the next ones are refused, and those under way are cut.',
-  takes: { body: z.strictObject({ scope: scopeShape, reason, until: instant.exactOptional() }) },
+  takes: { body: z.strictObject({ scope: stopScope, reason, until: instant.exactOptional() }) },
   output: stopShape,
   status: 201,
   reasons: ['not_found', 'conflict', 'audit_unavailable'],
+  resembles: (_context, { body }) => [{ stop: body.scope }],
   example: { scope: 'all', reason: 'a key has leaked' },
   run: (context, { body }, caller) =>
     // One after the other: each counts those before it.
@@ -102,9 +74,11 @@ export const beginStop = operation({
       if (fault) throw unprocessableBody([{ field: 'until', message: fault }])
       if ((await listStops(database)).length >= MAX_STOPS)
         throw conflict(`There are ${MAX_STOPS} stops already. End one of them first.`)
+      const recorded = await recordedScope(context, body.scope)
+      if ('problem' in recorded) throw notFound(recorded.problem)
       const stop: StopRecord = {
         id: newStopId(),
-        scope: await storedScope(context, body.scope),
+        scope: recorded.scope,
         reason: body.reason,
         begun_at: timestamp(caller.at),
         begun_by: caller.actor.id,

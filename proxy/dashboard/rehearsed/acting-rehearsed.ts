@@ -39,6 +39,7 @@ interface RehearsedFormAction<T extends InputSchemas, Output> extends FormAction
   readonly label: string
   /** Says what it comes to if no rehearsal can tell that; null: it asks nothing. */
   readonly warning?: (facts: FormSubmission) => Promise<HtmlFragment | null>
+  readonly alwaysAsks?: boolean
 }
 
 /** The time that a form waits for a rehearsal: what takes access away from a thief must not wait. ms. */
@@ -64,6 +65,8 @@ interface ConfirmedButton {
   readonly title: string
   readonly label: string
   readonly warning?: HtmlFragment | null | undefined
+  /** True: it is asked also if no call would have been refused, and the warning is shown as well. */
+  readonly alwaysAsks?: boolean | undefined
 }
 
 /** The `confirm` of a press that was shown no rehearsal. */
@@ -79,7 +82,7 @@ export async function askFirst<T extends InputSchemas, Output>(
   { rehearses, resembles, takes }: Operation<T, Output>,
   given: RawInput<T>,
   facts: FormSubmission,
-  { title, label, warning }: ConfirmedButton,
+  { title, label, warning, alwaysAsks = false }: ConfirmedButton,
 ): Promise<Reply | null> {
   const effect = rehearses ?? resembles
   const changes = (await effect?.(dashboard.context, inputOf(takes, given))) ?? []
@@ -90,12 +93,12 @@ export async function askFirst<T extends InputSchemas, Output>(
   const preview = await previewInTime(dashboard, changes, facts)
   // Of a limit it says more than what it refuses: how much of it would have been used, and by whom.
   const isQuiet = preview && preview.totals.newly_refused + preview.totals.undecidable === 0
-  if (isQuiet && !preview.limits) return null
+  if (isQuiet && !preview.limits && !alwaysAsks) return null
   return showFormAgain(dashboard, facts, {
     ...{ title, confirm, label: preview ? buttonOf(preview, label) : label },
     ...(preview ? { preview } : { isUncounted: true }),
     // Rows do not say what comes of it from now on.
-    ...(preview?.limits && warning && { warning }),
+    ...((preview?.limits || alwaysAsks) && warning && { warning }),
   })
 }
 
@@ -110,10 +113,12 @@ export const rehearsedFormHandler =
     action: RehearsedFormAction<T, Output>,
   ) =>
   async (facts: FormSubmission): Promise<Reply> => {
-    const { title, label } = action
+    const { title, label, alwaysAsks } = action
     const asked = formInput(operation, action, facts)
     const warning = await action.warning?.(facts)
-    const shown = await askFirst(dashboard, operation, asked, facts, { title: title(facts), label, warning })
+    const shown = await askFirst(dashboard, operation, asked, facts, {
+      ...{ title: title(facts), label, warning, alwaysAsks },
+    })
     if (shown) return shown
     const found = await operation.rehearses?.(dashboard.context, inputOf(operation.takes, asked))
     // Proven by their makers: each is one form of a change.

@@ -89,7 +89,7 @@ const given = (facts: FormSubmission) => ({
 export function stopForms(dashboard: DashboardContext) {
   return {
     begin: rehearsedFormHandler(dashboard, begin, {
-      ...{ given, to: PAGE, notice: 'stop_begun', label: 'Stop now' },
+      ...{ given, to: PAGE, notice: 'stop_begun', label: 'Stop now', alwaysAsks: true },
       title: () => 'Stop calls?',
       warning: async (facts) =>
         html`<p><b>${stoppedText(scopeIn(facts))}</b>: from the next one on each is refused, and those under way are cut, until somebody with <code>${end.demands}</code> ends the stop.</p>`,

@@ -90,6 +90,19 @@ await t.test('a stop of an MCP server refuses its tools and leaves the built-in 
   await end(stage, all)
 })
 
+await t.test('a stop is rehearsed: who would have been refused in the last 30 days', async (t) => {
+  const gateway = await sharedGateway(t)
+  const bot = await gateway.enroll('bot4', ['llm.chat'])
+  t.equal((await chat(gateway, bot)).status, 200)
+  const rehearsed = async (stop: unknown) =>
+    (await gateway.admin('POST', '/v1/admin/rehearsals', { changes: [{ stop }] })).json
+  const { newly_refused: refused } = await rehearsed({ principal: bot.id })
+  t.match(refused, { decisions: 1, groups: [{ principal_id: bot.id, reason: 'stopped' }] })
+  t.match(await rehearsed('mcp'), { newly_refused: { decisions: 0 } })
+  const nobody = await rehearsed({ principal: 'acme::nobody' })
+  t.match(nobody.detail.errors, [{ field: 'changes[0].stop' }])
+})
+
 await t.test('a call under way is cut as by a revocation', async (t) => {
   const gateway = await testGateway(t)
   const bot = await gateway.enroll('bot', ['llm.chat'])
