@@ -19,6 +19,7 @@ import {
 import { operatorReader, proofReader } from '../plugins/operators/proof-reader.ts'
 import { type BrowserSessions, sessionDoor } from '../plugins/operators/sessions.ts'
 import { origin, pagesOf, withPlainLoopback } from '../plugins/origin/origin.ts'
+import { bearerProof } from '../plugins/people/bearer.ts'
 import type { PinnedCaller } from '../plugins/pin/pin.ts'
 import { type Arrival, Pipeline, type Plugin } from '../plugins/plugin.ts'
 import { Refusal } from '../plugins/refusal.ts'
@@ -98,8 +99,8 @@ export interface PipelineDependencies {
   readonly adminUrls: () => readonly string[]
   /** The same, and the further origins that browsers may have its pages from. */
   readonly adminPages: () => readonly string[]
-  /** The one URL of the listener for people; none if it is closed. */
-  readonly peopleUrls: () => readonly string[]
+  /** The questions at the listener for people, in the place of those about a certificate. */
+  readonly people: PeopleQuestions
   /** `MCP_PROXY_METRICS_TOKEN`, or null. */
   readonly metricsToken: string | null
   /** Refuses at setup once a secret is stored. */
@@ -120,6 +121,13 @@ export interface PipelineDependencies {
     McpRuntime,
     'registry' | 'sessions' | 'serverRequests' | 'farRequests' | 'states' | 'listedUris'
   >
+}
+
+/** The questions of who calls by a token of a grant. */
+interface PeopleQuestions extends Pick<PipelineDependencies, 'pin' | 'pinNow' | 'again'> {
+  /** The one URL of the listener; none if it is closed. */
+  readonly urls: () => readonly string[]
+  readonly door: Omit<Parameters<typeof bearerProof>[0], 'llm'>
 }
 
 /** The demand on an operator: the capability for a change, and the action of its row. */
@@ -172,11 +180,8 @@ export function pipelines(dependencies: PipelineDependencies) {
     ),
     signIn: signInPipelines(dependencies, questions),
     dashboard: dashboardPipelines(dependencies, questions, operators),
-    /** The listener for people without a certificate. */
-    people: {
-      anyone: ANYONE,
-      form: ANYONE.pass(origin(dependencies.peopleUrls)).pass(formBody(SIGN_IN_BODY_LIMIT)),
-    },
+    /** The listener for people without a certificate, if it is open. */
+    people: () => peoplePipelines(dependencies, questions),
   }
 }
 
@@ -282,6 +287,28 @@ function llmPipelines(
 
     /** The lists of models and of a caller's own limits: not gated, but closed to anonymous callers. */
     models: ours.pass(pinNow).pass(proof).pass(apiKey).pass(singleUse(claims)),
+  }
+}
+
+/** Makes the pipelines at the listener for people: those of calls differ in who calls alone. */
+function peoplePipelines(dependencies: PipelineDependencies, questions: CallerQuestions) {
+  const { people, constrained, configuration } = dependencies
+  const { urls, door, ...caller } = people
+  const { llm } = configuration.people
+  const ours = ANYONE.pass(origin(urls))
+  const proof = bearerProof({ ...door, llm: llm === 'off' ? 'certificate' : llm })
+  const asked = { ...questions, ours, proof }
+  const of = {
+    ...{ ...dependencies, ...caller, constrained: { ...constrained, baseUrls: urls } },
+    // No other site's page calls here.
+    configuration: { ...configuration, mcp: { ...configuration.mcp, allowed_origins: [] } },
+  }
+  return {
+    anyone: ANYONE,
+    /** A form of our own pages. */
+    form: ours.pass(formBody(SIGN_IN_BODY_LIMIT)),
+    llm: llmPipelines(of, asked),
+    mcp: mcpPipelines(of, asked),
   }
 }
 

@@ -8,7 +8,7 @@ import { llmRoutes } from './llm/routes.ts'
 import { forPages, mcpRoutes } from './mcp/routes.ts'
 import { openapiRoutes } from './openapi/routes.ts'
 import { signInRoutes } from './operators/routes.ts'
-import { peopleRoutes } from './people/routes.ts'
+import { type PeopleHandlers, peopleRoutes } from './people/routes.ts'
 import type { GatewayPipelines } from './pipelines.ts'
 import { proofRoutes } from './proofs/routes.ts'
 import type { RouteHandlers } from './wiring/handlers.ts'
@@ -65,7 +65,18 @@ export function routers(p: GatewayPipelines, h: RouteHandlers, adminApart: boole
     runtime: router([...runtime, ...common, ...(adminApart ? [] : admin)]),
     // Operators need no other listener: for tokens, to renew their certificates, and for proofs.
     admin: router([...admin, ...common, ...auth.filter(isForOperators), ...proofs]),
-    people: router(h.people ? onSurface('auth', peopleRoutes(p.people, h.people, recorders)) : []),
+    people: router(h.people ? peopleDoor(p.people(), h.people, h) : []),
     control: router([...control, ...common, ...whereabouts]),
   }
 }
+
+/** Lists the routes of the listener for people: their own, and calls as on the runtime's but for who calls. */
+const peopleDoor = (
+  p: ReturnType<GatewayPipelines['people']>,
+  people: PeopleHandlers,
+  { mcp, llm, recorders }: RouteHandlers,
+): readonly Route[] => [
+  ...onSurface('auth', peopleRoutes(p, people, recorders)),
+  ...onSurface('mcp', mcpRoutes(p.mcp, { ...mcp, metadataUrl: people.metadataUrl }, recorders)),
+  ...(people.signIn.options.llm === 'off' ? [] : onSurface('llm', llmRoutes(p.llm, llm, recorders))),
+]

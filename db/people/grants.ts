@@ -196,3 +196,14 @@ export function grantNotEnded({ kysely }: Pick<Database, 'kysely'>): (id: string
     .compile()
   return (id) => ({ sql: text, parameters: [id] })
 }
+
+/** Tells whether a resource or a tool takes calls whose token is bound to no key. */
+export async function takesBearer({ kysely }: Pick<Database, 'kysely'>): Promise<boolean> {
+  const row = await kysely
+    .selectFrom('mcp_resources')
+    .select('min_proof')
+    .where((eb) => eb.or([eb('min_proof', '=', 'none'), eb('tool_min_proof', 'like', '%:"none"%')]))
+    .limit(1)
+    .executeTakeFirst()
+  return row !== undefined
+}

@@ -20,6 +20,8 @@ interface PeoplePipelines {
 export interface PeopleHandlers {
   readonly signIn: PeopleSignIn
   readonly keys: TokenKeys
+  /** The document about the MCP endpoint that a request was sent to. */
+  readonly metadataUrl: (asked: Pick<Arrival, 'headers' | 'path'>) => string
   /** Tells whether anything here takes a token without a key. */
   readonly takesBearer: () => Promise<boolean>
 }

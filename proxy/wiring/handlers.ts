@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import { databaseLocation } from '../../db/engine.ts'
 import { HostNameCache } from '../../db/host-names/kept-names.ts'
 import { mcpBindingAssertion } from '../../db/mcp/bindings.ts'
+import { takesBearer } from '../../db/people/grants.ts'
 import { walkerOf } from '../../db/rehearsal/thread.ts'
 import type { CallRecorder } from '../../plugins/audit/audit.ts'
 import { type RouteRecorders, routeRecorders } from '../../plugins/audit/audit.ts'
@@ -165,7 +166,11 @@ function peopleHandlers(
     clientKey: subjectKeys.derived('people clients'),
     resolve: new HostNameCache({ servers: services.nameServers }).resolve,
   })
-  return { signIn, keys, takesBearer: () => Promise.resolve(options.llm === 'none') }
+  return {
+    ...{ signIn, keys },
+    metadataUrl: (asked) => mcpMetadataUrl(asked, [people.url]),
+    takesBearer: async () => options.llm === 'none' || (await takesBearer(dataDirectory.database)),
+  }
 }
 
 /** Null: no provider is configured. */

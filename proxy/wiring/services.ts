@@ -1,6 +1,7 @@
 import { totalmem } from 'node:os'
 import { dirname } from 'node:path'
 import { getHeapStatistics } from 'node:v8'
+import type { Database } from '../../db/database.ts'
 import { HostNameCache } from '../../db/host-names/kept-names.ts'
 import { countUnsealed } from '../../db/ledger/tree/store.ts'
 import { limitFigures } from '../../db/limits/figures.ts'
@@ -8,6 +9,7 @@ import { PresentRules } from '../../db/limits/present-rules.ts'
 import { countUnreadableResources } from '../../db/mcp/resources.ts'
 import { countQuarantinedTools } from '../../db/mcp/tools.ts'
 import { secretUnchanged, storedSecretOf } from '../../db/operators/secret.ts'
+import { grantLookup } from '../../db/people/grants.ts'
 import { apiKeyLookup } from '../../db/principals/api-keys.ts'
 import { authorityUnchanged } from '../../db/principals/pins.ts'
 import { passphraseUnchanged, readSetting } from '../../db/settings.ts'
@@ -20,8 +22,11 @@ import { NonceIssuer } from '../../plugins/dpop/dpop.ts'
 import { UsageSamples } from '../../plugins/limits/estimate.ts'
 import { KnownFull } from '../../plugins/limits/known-full.ts'
 import type { EnvironmentVariables } from '../../plugins/operator-files/expand.ts'
+import { bearer } from '../../plugins/people/bearer.ts'
+import { peopleTokens } from '../../plugins/people/token.ts'
 import { EditedTexts } from '../../plugins/pin/edited-texts.ts'
 import { pin, recheckPin } from '../../plugins/pin/pin.ts'
+import type { SubjectKeys } from '../../plugins/pin/subject-keys.ts'
 import { adminSecret, hasOperatorSecret } from '../../plugins/secrets/admin-secret.ts'
 import { apiKeyCheck } from '../../plugins/secrets/api-key.ts'
 import { FailureThrottle, type MonotonicClock, sharedThrottle } from '../../plugins/secrets/throttle.ts'
@@ -35,7 +40,7 @@ import { RecentRenewals } from '../admin/principals/renew.ts'
 import type { ArchiveTask } from '../archive/schedule.ts'
 import { LoginChallenges, openNonceSecret } from '../auth/login-challenge.ts'
 import { openSubjectKeys } from '../auth/subject-keys.ts'
-import { openTokenKeys } from '../auth/token-keys.ts'
+import { openTokenKeys, type TokenKeys } from '../auth/token-keys.ts'
 import { tokenQuota } from '../auth/token-quota.ts'
 import type { DataDirectory } from '../boot/data-directory.ts'
 import type { Settings } from '../boot/settings.ts'
@@ -58,6 +63,7 @@ import { openMcp } from '../mcp/mcp.ts'
 import { FairQueue } from '../operators/oidc/fair-line.ts'
 import { openSessions, signInQuota } from '../operators/sessions/open.ts'
 import { peopleQuotas } from '../people/open.ts'
+import type { PipelineDependencies } from '../pipelines.ts'
 import { LogKeys, openTree } from '../proofs/log-keys.ts'
 import { LedgerSealer } from '../proofs/sealer.ts'
 import { SealingWatch } from '../proofs/sealing-watch.ts'
@@ -224,6 +230,7 @@ export async function openServices(
   // A key that another process destroys is forgotten here too.
   database.notices.on(AUTHORITY_TOPIC, () => subjectKeys.known.clear())
   const oneAtATime = new KeyedQueue()
+  const nonces = new NonceIssuer(nonceSecret)
   const renew = (): Promise<void> => renewServerCertificate(dataDirectory, listeners.current, clock).run()
   const follow = authorityFollower(dataDirectory, clock, async () => {
     await database.alone(() => openTree(logKeys, database, dataDirectory.names))
@@ -344,7 +351,7 @@ export async function openServices(
       sessions,
       adminUrls,
       adminPages,
-      peopleUrls: () => (settings.people ? [settings.people.url] : []),
+      people: peopleQuestions(settings, database, { keys, subjectKeys, nonces, monotonic }),
       metricsToken: settings.metricsToken,
       beforeFirstSecret: setupGate(stored),
       pin: pinned,
@@ -352,7 +359,7 @@ export async function openServices(
       again: recheckPin(pinned, monotonic),
       apiKey: apiKeyCheck(apiKeyLookup(database), throttle('wrong-api-key')),
       constrained: {
-        nonces: new NonceIssuer(nonceSecret),
+        nonces,
         baseUrls,
         tokens: tokenVerifier({ issuer, baseUrls, key: keys.verifier }),
       },
@@ -368,6 +375,32 @@ export async function openServices(
     /** Has this process use the CA and the names in the database, if they have changed. */
     followAuthority,
   }
+}
+
+/** Makes the questions of who calls at the listener for people. */
+function peopleQuestions(
+  { people }: Pick<Settings, 'people'>,
+  database: Database,
+  {
+    keys,
+    subjectKeys,
+    nonces,
+    monotonic,
+  }: {
+    readonly keys: TokenKeys
+    readonly subjectKeys: SubjectKeys
+    readonly nonces: NonceIssuer
+    readonly monotonic: MonotonicClock
+  },
+): PipelineDependencies['people'] {
+  const url = (): string => people?.url ?? ''
+  const urls = (): readonly string[] => (people ? [people.url] : [])
+  const tokens = peopleTokens({ issuer: url, baseUrls: urls, key: keys.verifier })
+  const door = { url, tokens, nonces }
+  const asking = (how?: 'asked') =>
+    bearer({ ...door, lookup: grantLookup(database, how), keys: subjectKeys, now: monotonic })
+  const pin = asking()
+  return { urls, door, pin, pinNow: asking('asked'), again: recheckPin(pin, monotonic) }
 }
 
 const UNFOLLOWED = 'the CA that the database holds cannot be used yet'

@@ -13,6 +13,7 @@ import { BrowserSessions } from '../../plugins/operators/sessions.ts'
 import { pin, recheckPin } from '../../plugins/pin/pin.ts'
 import { SubjectKeys } from '../../plugins/pin/subject-keys.ts'
 import { RECORDER } from '../../plugins/plugin.ts'
+import { Refusal } from '../../plugins/refusal.ts'
 import { adminSecret } from '../../plugins/secrets/admin-secret.ts'
 import { apiKeyCheck } from '../../plugins/secrets/api-key.ts'
 import { setupGate } from '../admin/keys/secret.ts'
@@ -58,6 +59,12 @@ export async function pipelineSteps(configuration: Configuration): Promise<reado
   }
 }
 
+const NO_TOKENS = {
+  verify: (): never => {
+    throw new Refusal('token_invalid')
+  },
+}
+
 /** Makes the sources of pipelines that nobody calls: real plugins without a principal. */
 export function emptyDependencies(
   database: Database,
@@ -82,7 +89,10 @@ export function emptyDependencies(
       lookup: pinnedPrincipal(database),
       unchanged: authorityUnchanged(database),
     },
-    peopleUrls: () => [],
+    people: {
+      ...{ urls: () => [], pin: pinned, pinNow: pinned, again: recheckPin(pinned) },
+      door: { url: () => '', tokens: NO_TOKENS, nonces: new NonceIssuer(secret) },
+    },
     sessions: new BrowserSessions({
       find: () => Promise.resolve(undefined),
       stands: sessionNotEnded(database),
