@@ -1598,9 +1598,14 @@ HAS_ALL = members(
 
 
 def is_state(value):
-    limits = map_of(IS_LIMIT)(value.get("limits", {})) and map_of(list_of(IS_HELD))(value.get("holds", {}))
-    more = map_of(IS_APPROVAL)(value.get("approvals", {})) and map_of(is_whole_grant)(value.get("grants", {}))
-    return HAS_ALL(value) and map_of(is_rates)(value.get("prices", {})) and limits and more
+    return (
+        HAS_ALL(value)
+        and map_of(is_rates)(value.get("prices", {}))
+        and map_of(IS_LIMIT)(value.get("limits", {}))
+        and map_of(list_of(IS_HELD))(value.get("holds", {}))
+        and map_of(IS_APPROVAL)(value.get("approvals", {}))
+        and map_of(is_whole_grant)(value.get("grants", {}))
+    )
 
 
 def is_whole_grant(value):
