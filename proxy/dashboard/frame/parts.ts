@@ -31,6 +31,7 @@ const REASONS: Readonly<Record<string, string>> = {
   principal_deactivated: 'deactivated',
   proof_invalid: 'proof not valid',
   proof_required: 'no proof',
+  proof_too_weak: 'too weak a proof',
   token_invalid: 'token not valid',
 }
 

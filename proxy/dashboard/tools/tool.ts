@@ -1,4 +1,5 @@
 import type { z } from 'zod'
+import type { ProofDemands } from '../../../db/ledger/authority/rule.ts'
 import { REJECTED_FLAG } from '../../../db/mcp/tools.ts'
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
@@ -69,6 +70,7 @@ export const toolPage: DashboardPage = async ({ context }, facts) => {
         value.required_capability === null ? 'only a binding' : capabilityTokens([value.required_capability]),
       ],
       ['Each call approved by', approverWords(value.approval)],
+      ['Least proof', proofText(value)],
       ['Read', relativeTime(value.last_read_at, facts.at)],
       ['Says about itself', html`<pre>${textOf(introductionIn(value.server))}</pre>`],
     ])}<p>${button(facts, 'admin.tools', `${path}/refresh`, 'Read it now')} ${button(facts, 'admin.tools', `${path}/${value.enabled ? 'disable' : 'enable'}`, value.enabled ? 'Disable it' : 'Enable it', { if_match: ifMatch })} ${button(facts, 'admin.tools', `${path}/remove`, 'Remove it', { if_match: ifMatch })}</p>${hasCapability(facts, 'admin.tools') && html`<details><summary>Another address</summary><form method="post" action="${path}/address">${csrf(facts.session)}<input type="hidden" name="if_match" value="${ifMatch}"><label>Address <input name="endpoint_url" type="url" required maxlength="2048" value="${value.endpoint_url}"></label><p class="faint">It is read at once. What its tools say is judged by what was approved at the address before.</p><button>Use this address</button></form></details>${approvalRuleForm(value, { path, ifMatch }, facts)}`}</section>
@@ -209,3 +211,7 @@ function markNewLines(text: string, other: string): HtmlFragment {
   const known = new Set(other.split('\n'))
   return html`${text.split('\n').map((line) => (known.has(line) ? html`${line}\n` : html`<mark>${line}</mark>\n`))}`
 }
+
+/** The least proof that a server takes of callers, and that single tools take instead. */
+const proofText = ({ min_proof: all, tool_min_proof: own }: ProofDemands): string =>
+  [all, ...Object.entries(own).map(([tool, proof]) => `${tool}: ${proof}`)].join(', ')
