@@ -37,7 +37,7 @@ function claimsOf(
   const audience = typeof aud === 'string' ? audienceOf(aud, baseUrls) : null
   if (typeof grant !== 'string' || typeof client !== 'string' || audience === null) return null
   if (jkt !== null && typeof jkt !== 'string') return null
-  const named = String(scope ?? '')
+  const named = (typeof scope === 'string' ? scope : '')
     .split(' ')
     .filter((one) => one !== '' && !ALL_HELD.has(one))
   return {

@@ -14,7 +14,7 @@ const list = subcommandOf({
   about: 'what a user has allowed clients, the newest first',
   misuse: 'name one user: sallyport grants list acme::user::alice',
   options: JSON_OPTION,
-  run: async ({ call, say, args: [user = ''], values: { json } }) => {
+  run: async ({ call, say, args: [user], values: { json } }) => {
     const path = `/v1/admin/users/${encodeURIComponent(user)}/grants`
     const { grants } = expectStatus<GrantList>(await call('GET', path), 200)
     if (json) return say(...jsonLines(grants))
