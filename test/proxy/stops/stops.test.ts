@@ -96,9 +96,11 @@ await t.test('a stop is rehearsed: who would have been refused in the last 30 da
   t.equal((await chat(gateway, bot)).status, 200)
   const rehearsed = async (stop: unknown) =>
     (await gateway.admin('POST', '/v1/admin/rehearsals', { changes: [{ stop }] })).json
-  const { newly_refused: refused } = await rehearsed({ principal: bot.id })
-  t.match(refused, { decisions: 1, groups: [{ principal_id: bot.id, reason: 'stopped' }] })
-  t.match(await rehearsed('mcp'), { newly_refused: { decisions: 0 } })
+  t.match(await rehearsed({ principal: bot.id }), {
+    totals: { newly_refused: 1 },
+    newly_refused: [{ principal_id: bot.id, reason: 'stopped' }],
+  })
+  t.match(await rehearsed('mcp'), { totals: { newly_refused: 0 } })
   const nobody = await rehearsed({ principal: 'acme::nobody' })
   t.match(nobody.detail.errors, [{ field: 'changes[0].stop' }])
 })

@@ -86,7 +86,8 @@ function* changesOf(lines: readonly Json[]): Generator<readonly [name: string, l
       for (const [name, value] of Object.entries(meter)) {
         // An estimate follows from no row.
         if (name === 'took' && value !== 1) continue
-        const changed = typeof value === 'number' ? value + 1 : name === 'each' ? undefined : `${String(value)}x`
+        const changed =
+          typeof value === 'number' ? value + 1 : name === 'each' ? undefined : `${String(value)}x`
         const next = { ...meter, [name]: changed }
         const detail =
           at === 'refusal'
