@@ -14,16 +14,18 @@ export const STAY_LOCAL: readonly string[] = [
   'export no_proxy NO_PROXY="$no_proxy"',
 ]
 
-export const openaiVariables = (url: string): Readonly<Record<string, string>> => ({
-  OPENAI_BASE_URL: `${url}/v1`,
-  OPENAI_API_BASE: `${url}/v1`,
+/** Variables of OpenAI's clients; `{gateway}` stands for the gateway's URL. */
+export const OPENAI_VARIABLES: Readonly<Record<string, string>> = {
+  OPENAI_BASE_URL: '{gateway}/v1',
+  OPENAI_API_BASE: '{gateway}/v1',
   OPENAI_API_KEY: 'unused',
-})
+}
 
-export const anthropicVariables = (url: string): Readonly<Record<string, string>> => ({
-  ANTHROPIC_BASE_URL: url,
+/** The same of Anthropic's. */
+export const ANTHROPIC_VARIABLES: Readonly<Record<string, string>> = {
+  ANTHROPIC_BASE_URL: '{gateway}',
   ANTHROPIC_API_KEY: 'unused',
-})
+}
 
 export const OPENAI_ELSEWHERE: readonly string[] = ['OPENAI_API_TYPE', 'AZURE_OPENAI_ENDPOINT']
 

@@ -12,7 +12,7 @@ import { walkOf } from './support/walk.ts'
 const MAX_LLM_FILES = 43
 const MAX_MCP_FILES = 51
 const MAX_CHANGE_FILES = 47
-const MAX_PAGE_FILES = 65
+const MAX_PAGE_FILES = 64
 
 /** The files that a section of the page names. */
 function namedIn(heading: string): readonly string[] {

@@ -26,6 +26,8 @@ export interface TokenVerifier {
 
 export interface TokenVerifierDependencies {
   readonly issuer: () => string
+  /** The issuer of people's tokens, which are refused here and go to no provider; null: there is none. */
+  readonly peopleIssuer?: string | null
   /** The public base URLs: a token's `aud` must be one, or an MCP endpoint below one. */
   readonly baseUrls: () => readonly string[]
   /** Finds the public key of that id, or undefined. */
@@ -72,7 +74,10 @@ export function tokenVerifier(sources: TokenVerifierDependencies): TokenVerifier
     cure: NEW_TOKEN,
   })
   return {
-    isOurs: (token) => parseJwt(token, TOKEN_MAX_BYTES)?.claims.iss === sources.issuer(),
+    isOurs: (token) => {
+      const issuer = parseJwt(token, TOKEN_MAX_BYTES)?.claims.iss
+      return issuer !== undefined && (issuer === sources.issuer() || issuer === sources.peopleIssuer)
+    },
     verify: async (token, at) => tokens.verify(token, at),
   }
 }

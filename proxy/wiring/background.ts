@@ -20,10 +20,13 @@ import { endStops } from '../tasks/end-stops.ts'
 import { expireApprovals } from '../tasks/expire-approvals.ts'
 import { expireProposals } from '../tasks/expire-proposals.ts'
 import { followAuthority, renewServerCertificate } from '../tasks/follow-authority.ts'
-import { pruneGrants } from '../tasks/prune-grants.ts'
-import { pruneLimitMeters } from '../tasks/prune-meters.ts'
-import { prunePeople } from '../tasks/prune-people.ts'
-import { pruneProviderStates, writeProviderStates } from '../tasks/prune-states.ts'
+import {
+  pruneGrants,
+  pruneLimitMeters,
+  prunePeople,
+  pruneProviderStates,
+  writeProviderStates,
+} from '../tasks/prune.ts'
 import { refreshMcp } from '../tasks/refresh-mcp.ts'
 import { refreshModels } from '../tasks/refresh-models.ts'
 import type { RoundsTask } from '../tasks/rounds.ts'

@@ -54,7 +54,7 @@ import { MemoryBudget, type MemoryLimits, RequestDrain } from '../http/open-call
 import { ModelMismatches } from '../llm/answered-models.ts'
 import { ModelCatalogue } from '../llm/catalogue.ts'
 import { ProviderKeys } from '../llm/credentials/provider-keys.ts'
-import { type BreakableProvider, ProviderBreakers } from '../llm/health/provider-breakers.ts'
+import { type BreakableProvider, ProviderBreakers } from '../llm/health/breaker.ts'
 import { StateMemory } from '../llm/state/memory.ts'
 import { openUpstream } from '../llm/upstream/client.ts'
 import { idempotencyKeys } from '../llm/upstream/idempotency-keys.ts'
@@ -361,7 +361,10 @@ export async function openServices(
       constrained: {
         nonces,
         baseUrls,
-        tokens: tokenVerifier({ issuer, baseUrls, key: keys.verifier }),
+        tokens: tokenVerifier({
+          ...{ issuer, baseUrls, key: keys.verifier },
+          peopleIssuer: settings.people?.url ?? null,
+        }),
       },
       claims: { ledger, database },
       clock,

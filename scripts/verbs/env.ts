@@ -1,9 +1,9 @@
 import { join, resolve } from 'node:path'
 import {
   ANTHROPIC_ELSEWHERE,
-  anthropicVariables,
+  ANTHROPIC_VARIABLES,
   OPENAI_ELSEWHERE,
-  openaiVariables,
+  OPENAI_VARIABLES,
   STAY_LOCAL,
 } from '../../proxy/client-settings.ts'
 import { claudeCodeSection, codexSection } from '../client/agent-lines.ts'
@@ -84,8 +84,8 @@ export function shellExports({ port, identity, direct, reached = null }: ShellEx
       `unset ${[...OPENAI_ELSEWHERE, ...ANTHROPIC_ELSEWHERE].join(' ')}`,
     ]),
     section(!direct, `through the sidecar: ${connect(files?.directory ?? 'DIR', port)}`, [
-      ...variables(openaiVariables(base), 'OpenAI SDKs, also in Python'),
-      ...variables(anthropicVariables(base), 'Anthropic SDKs, also in Python, and Claude Code'),
+      ...variables(at(OPENAI_VARIABLES, base), 'OpenAI SDKs, also in Python'),
+      ...variables(at(ANTHROPIC_VARIABLES, base), 'Anthropic SDKs, also in Python, and Claude Code'),
     ]),
     section(false, 'Codex, in ~/.codex/config.toml, through the sidecar', codex(base)),
     section(false, 'MCP tools in Claude Code, through the sidecar', mcp(base)),
@@ -142,6 +142,10 @@ const section = (inForce: boolean, title: string, lines: readonly string[]): She
 const sectionText = ({ inForce, title, lines }: ShellSection): string =>
   [`# ${title}`, ...lines.map((line) => (inForce ? line : `#   ${line}`)), ''].join('\n')
 
+/** Variables of a client that calls this gateway. */
+const at = (values: Readonly<Record<string, string>>, url: string): Readonly<Record<string, string>> =>
+  Object.fromEntries(Object.entries(values).map(([name, value]) => [name, value.replace('{gateway}', url)]))
+
 function variables(values: Readonly<Record<string, string>>, comment?: string): string[] {
   const lines = Object.entries(values).map(([name, value]) => `export ${name}=${shellWord(value)}`)
   return lines.map((line, i) => (i === 0 && comment !== undefined ? `${line}  # ${comment}` : line))
@@ -149,7 +153,7 @@ function variables(values: Readonly<Record<string, string>>, comment?: string): 
 
 // Claude Code adds /v1 itself. It sends the certificate, and no proof: the sidecar does that.
 const claudeCode = (url: string, { ca, cert, key, bundle }: IdentityPaths): string[] => [
-  ...variables(anthropicVariables(url)),
+  ...variables(at(ANTHROPIC_VARIABLES, url)),
   ...extraCa(ca, bundle),
   ...variables({ CLAUDE_CODE_CLIENT_CERT: cert, CLAUDE_CODE_CLIENT_KEY: key }),
 ]
@@ -172,7 +176,7 @@ const mcp = (url: string): string[] => [
 
 const node = (url: string, { directory }: IdentityPaths): string[] => [
   `export SALLYPORT_IDENTITY=${directory}`,
-  ...variables(openaiVariables(url)),
+  ...variables(at(OPENAI_VARIABLES, url)),
   `# node --import ${REGISTER} app.mjs  (Node 24.21 or newer)`,
 ]
 

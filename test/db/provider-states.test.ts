@@ -12,7 +12,7 @@ import {
 } from '../../db/provider-states.ts'
 import { commitmentsBy } from '../../plugins/pin/pin.ts'
 import { StateMemory } from '../../proxy/llm/state/memory.ts'
-import { pruneProviderStates } from '../../proxy/tasks/prune-states.ts'
+import { pruneProviderStates } from '../../proxy/tasks/prune.ts'
 import { databaseUrl } from '../support/db/engine.ts'
 import { eventually } from '../support/settled.ts'
 

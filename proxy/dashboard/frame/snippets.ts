@@ -1,8 +1,8 @@
 import {
   ANTHROPIC_ELSEWHERE,
-  anthropicVariables,
+  ANTHROPIC_VARIABLES,
   OPENAI_ELSEWHERE,
-  openaiVariables,
+  OPENAI_VARIABLES,
   STAY_LOCAL,
 } from '../../client-settings.ts'
 import type { DashboardContext } from './dashboard.ts'
@@ -26,15 +26,21 @@ export function clientSnippets(dashboard: DashboardContext, name: string): HtmlF
   const clients: readonly (readonly [string, string])[] = [
     ['The sidecar, which signs each call, in a terminal of its own', sidecar],
     ['In the shell of each client, so that calls to this machine go by no proxy', STAY_LOCAL.join('\n')],
-    ['OpenAI SDK, Codex', exported(openaiVariables(local), OPENAI_ELSEWHERE)],
-    ['Anthropic SDK, Claude Code', exported(anthropicVariables(local), ANTHROPIC_ELSEWHERE)],
+    ['OpenAI SDK, Codex', exported(OPENAI_VARIABLES, local, OPENAI_ELSEWHERE)],
+    ['Anthropic SDK, Claude Code', exported(ANTHROPIC_VARIABLES, local, ANTHROPIC_ELSEWHERE)],
     ['MCP clients', `${local}/v1/mcp`],
   ]
   const shown = [...(dashboard.proofRequired ? [] : direct), ...clients]
   return html`${shown.map(([title, text]) => copyableCommand(title, exactHtml(text)))}<p class="faint">Settings for each client: <code>make env IDENTITY=${folder}</code></p>`
 }
 
-function exported(variables: Readonly<Record<string, string>>, elsewhere: readonly string[]): string {
-  const words = Object.entries(variables).map(([name, value]) => `${name}=${value}`)
+function exported(
+  variables: Readonly<Record<string, string>>,
+  gateway: string,
+  elsewhere: readonly string[],
+): string {
+  const words = Object.entries(variables).map(
+    ([name, value]) => `${name}=${value.replace('{gateway}', gateway)}`,
+  )
   return `export ${words.join(' ')}\nunset ${elsewhere.join(' ')}`
 }

@@ -1,6 +1,7 @@
 import { decodeJwt, decodeProtectedHeader } from 'jose'
 import t from 'tap'
 import { skipWithoutFile } from '../../support/db/engine.ts'
+import { CHAT } from '../../support/gateway.ts'
 import { lockDatabase } from '../../support/locker.ts'
 import { testProvider } from '../../support/oidc/provider.ts'
 import { operatorsFile } from '../../support/oidc/sign-in.ts'
@@ -204,6 +205,11 @@ await t.test('tokens of people are refused on the main listener', async (t) => {
   })
   t.equal(answer.status, 401)
   t.match(answer.text, 'certificate_required')
+  const bot = await gateway.enroll('token-bearer', ['llm.chat'])
+  const before = gateway.upstream.seen.length
+  const call = await gateway.call(bot, 'POST', '/v1/chat/completions', { headers, body: CHAT })
+  t.match([call.status, call.json.reason], [401, 'token_invalid'], 'also with a certificate')
+  t.equal(gateway.upstream.seen.length, before, 'it goes to no provider as a key')
 })
 
 await t.test(

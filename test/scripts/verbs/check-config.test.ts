@@ -36,10 +36,10 @@ await t.test(
     const lines = out.trimEnd().split('\n')
     t.strictSame(lines.slice(0, -1), [
       'What a call must pass, in this order:',
-      '  llm            origin → demand → pin → dpop → api_key → capability → json_body → llm_call → llm_members → pin → capability → provider_state → limits → audit',
+      '  llm            origin → demand → pin → dpop → api_key → capability → json_body → llm_call → llm_members → pin → capability → provider_state → rules → stop → limits → audit',
       '  mcp read       origin → pin → dpop → api_key → json_body → mcp_peek → mcp_message → mcp_resource_path → mcp_resource_path',
       '  mcp handshake  pin → single_use',
-      '  mcp work       mcp_target → mcp_target → pin → capability → mcp_tool → mcp_state → limits → audit',
+      '  mcp work       mcp_target → mcp_target → pin → capability → mcp_tool → mcp_state → rules → stop → limits → approval → audit',
       'Files that tune it, or add a check between capability and audit, in the order of their names:',
       '  10-pin.yaml         pin',
       '  20-dpop.yaml        dpop',
@@ -68,8 +68,14 @@ await t.test("check-config prints an operator's own checks where a call meets th
   const { out } = await check(directory)
   const steps = out.split('\n').filter((line) => line.includes('mine_'))
   t.equal(steps.length, 2)
-  t.match(steps[0], /^ {2}llm .* → capability → provider_state → mine_first → mine_second → limits → audit$/)
-  t.match(steps[1], /^ {2}mcp work .* → mcp_state → mine_first → mine_second → limits → audit$/)
+  t.match(
+    steps[0],
+    /^ {2}llm .* → capability → provider_state → mine_first → mine_second → rules → stop → limits → audit$/,
+  )
+  t.match(
+    steps[1],
+    /^ {2}mcp work .* → mcp_state → mine_first → mine_second → rules → stop → limits → approval → audit$/,
+  )
   t.match(out, /\n {2}35-b\.yaml +\.\/mine\.js\n {2}36-a\.yaml /)
 })
 

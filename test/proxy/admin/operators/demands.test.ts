@@ -26,7 +26,7 @@ function expectedOf(method: string, path: string): string {
     [/\/stops$/, 'admin.stop'],
     [/\/stops\//, 'admin.grant'],
     [/\/(capabilities|labels)$|\/sets\/|\/limits(\/|$)|\/rehearsals$|\/candidate(\/|$)/, 'admin.grant'],
-    [/^\/v1\/admin\/(agents|users|workloads)/, 'admin.enroll'],
+    [/^\/v1\/admin\/(agents|users|workloads|grants)/, 'admin.enroll'],
   ]
   return rules.find(([pattern]) => pattern.test(path))?.[1] ?? 'nothing'
 }
