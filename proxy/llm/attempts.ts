@@ -134,7 +134,7 @@ class ProviderSearch {
         return { ...request, answer, failed: this.#records, waitedMs: this.#waitedMs, cameAt }
       }
       this.#noteFailure(outcome.failure)
-      this.#isOver = !outcome.mayTryNext
+      this.#isOver = !outcome.mayTryNext || this.#mayStillCost(outcome.failure)
       if (outcome.retryMs === null) return null
       await this.#wait(outcome.retryMs, outcome.failure)
     }
@@ -153,6 +153,12 @@ class ProviderSearch {
     if (!('failure' in keyed)) return { target: keyed, told }
     this.#last ??= keyed.failure
     return null
+  }
+
+  /** True if the provider may be at work yet on a call that a strict limit bounds: a second one would pass it. */
+  #mayStillCost({ reason }: ProviderFailure): boolean {
+    const claims = this.#facts.limits?.claims ?? []
+    return reason === 'provider_timeout' && claims.some(({ limit }) => limit.strict)
   }
 
   #noteFailure(failure: ProviderFailure): void {

@@ -1,4 +1,5 @@
 import type { JsonBody } from '../../plugins/json-body/json-body.ts'
+import type { CallLimits } from '../../plugins/limits/limits.ts'
 import type { CallPermit } from '../../plugins/permit.ts'
 import type { PinnedCaller } from '../../plugins/pin/pin.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
@@ -16,7 +17,11 @@ import type { IdempotencyKeys } from './upstream/idempotency-keys.ts'
 export type LlmFacts = Arrival &
   Pick<JsonBody, 'body' | 'spans'> &
   Pick<PinnedCaller, 'commitments'> &
-  StateFacts & { granted: CallPermit<LlmTarget> }
+  StateFacts & {
+    granted: CallPermit<LlmTarget>
+    /** The limits that apply to it. */
+    limits?: Pick<CallLimits, 'claims'>
+  }
 
 export interface LlmServices {
   readonly upstream: LlmUpstream
