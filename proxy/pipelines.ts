@@ -1,3 +1,4 @@
+import type { MinProof } from '../db/ledger/authority/rule.ts'
 import type { PresentRules } from '../db/limits/present-rules.ts'
 import { capabilityBeforeBody, capabilityGate, NO_TARGET, routeDemand } from '../plugins/capability.ts'
 import { type DpopDependencies, dpop } from '../plugins/dpop/dpop.ts'
@@ -292,11 +293,14 @@ function llmPipelines(
 
 /** Makes the pipelines at the listener for people: those of calls differ in who calls alone. */
 function peoplePipelines(dependencies: PipelineDependencies, questions: CallerQuestions) {
-  const { people, constrained, configuration } = dependencies
+  const { people, constrained, configuration, inForce } = dependencies
   const { urls, door, ...caller } = people
-  const { llm } = configuration.people
+  const llm = (): MinProof => {
+    const { llm: least } = inForce().people
+    return least === 'off' ? 'certificate' : least
+  }
   const ours = ANYONE.pass(origin(urls))
-  const proof = bearerProof({ ...door, llm: llm === 'off' ? 'certificate' : llm })
+  const proof = bearerProof({ ...door, llm })
   const asked = { ...questions, ours, proof }
   const of = {
     ...{ ...dependencies, ...caller, constrained: { ...constrained, baseUrls: urls } },

@@ -173,8 +173,8 @@ const SIGN_IN_AGAIN = 'The access token is not valid for this request. Refresh i
 
 interface BearerProofDependencies extends BearerDoor {
   readonly nonces: NonceIssuer
-  /** The least proof that LLM calls take here; `certificate`: none is made here. */
-  readonly llm: MinProof
+  /** The least proof that LLM calls take here, by the configuration in force; `certificate`: none is made here. */
+  readonly llm: () => MinProof
 }
 
 interface BearerProofFacts {
@@ -195,16 +195,23 @@ type GrantedArrival = Arrival & {
  */
 export function bearerProof(sources: BearerProofDependencies): Plugin<GrantedArrival, BearerProofFacts> {
   const urls = targetUrls(() => [sources.url()])
+  const demandGrade = ({ grant, demand }: GrantedArrival): void => {
+    const least = demand?.action === 'egress_llm_chat' ? sources.llm() : 'none'
+    if (!grant || !isProofEnough(grant.bound, least)) throw proofTooWeak(least)
+  }
   return {
     name: 'bearer_proof',
     admit: (facts) => {
-      const { grant, demand, answer, at } = facts
+      const { grant, answer, at } = facts
       if (!grant) throw new Error('a proof was asked for before the grant')
       if (grant.bound === 'key') answer['dpop-nonce'] = sources.nonces.current('resource', at)
       const proof = grant.bound === 'key' ? grantProof(facts, grant, sources, urls) : null
-      if (demand?.action === 'egress_llm_chat' && !isProofEnough(grant.bound, sources.llm))
-        throw proofTooWeak(sources.llm)
+      demandGrade(facts)
       return { proof, token: { scope: grant.scope, bound: false } }
+    },
+    still: (facts) => {
+      demandGrade(facts)
+      return {}
     },
   }
 }

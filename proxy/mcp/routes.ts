@@ -120,6 +120,7 @@ const MESSAGE_REASONS: readonly RefusalReason[] = [
   'mcp_tool_unknown',
   'mcp_not_bound',
   'mcp_tool_quarantined',
+  'approval_required',
   ...GATED_REASONS,
   'mcp_unreachable',
   'mcp_failed',

@@ -276,6 +276,7 @@ const ABOUT_THE_MESSAGE: Readonly<Record<string, string>> = {
   json_body: 'the body',
   llm_members: 'the members that a caller may not send: about the body alone',
   provider_state: 'the ids that the body names: what an answer has stated stays so',
+  approval: 'what somebody has approved of this very call, which uses it up',
   limits: 'what a call has reserved when it was decided on',
   llm_call: 'the model that is asked for: a call goes on by the configuration that it began with',
   mcp_message: 'the message',

@@ -18,6 +18,7 @@ const NEVER: Readonly<Record<string, string>> = {
   confirmProposal: 'nothing waits',
   declineProposal: 'nothing waits',
   getProposal: 'nothing waits',
+  endGrant: 'nobody has allowed a client anything',
   getApproval: 'no call waits',
   approveCall: 'no call waits',
   declineCall: 'no call waits',

@@ -32,8 +32,8 @@ const CHOICES = [
   ['agents', 'calls of all agents'],
   ['users', 'calls of all users'],
   ['workloads', 'calls of all workloads'],
-  ['principal', 'calls of one principal, named below'],
-  ['resource', 'calls that reach one MCP server, named below by its id'],
+  ['principal', 'calls of one principal'],
+  ['resource', 'calls that reach one MCP server'],
 ] as const
 
 /** GET /proxy/stops: the stops that have not ended, and the form that begins one. */
@@ -42,11 +42,11 @@ export const stopsPage: DashboardPage = async ({ context }, facts) => {
   return {
     title: 'Stops',
     section: PAGE,
-    body: html`${dataTable(
+    body: html`<div class="stacked">${dataTable(
       ['Refused', 'Since', 'Until', 'Why', ''],
       stops.map((stop) => lineOf(stop, facts)),
       html`<p>Nothing is stopped.</p>`,
-    )}${beginForm(facts)}`,
+    )}</div>${beginForm(facts)}`,
   }
 }
 
@@ -63,7 +63,7 @@ const beginForm = (facts: PageViewer): HtmlFragment =>
     ? html`<section class="card"><h2>Stop calls</h2><p>From the next call on, on every gateway. Calls under way are cut. Reading, proofs and these pages go on.</p>
 <form method="post" action="${PAGE}">${csrf(facts.session)}
 <label>Stop <select name="what">${CHOICES.map(([value, label]) => html`<option value="${value}">${label}</option>`)}</select></label>
-<label>Its name, for one principal or server <input name="name" maxlength="512" autocomplete="off" placeholder="acme::daily-report"></label>
+<label>Its id, for one principal or server <input name="name" maxlength="512" autocomplete="off" placeholder="acme::daily-report"></label>
 <label>Why: its callers are told <input name="reason" required maxlength="${String(MAX_STOP_REASON)}" autocomplete="off"></label>
 <button class="danger">Stop</button></form></section>`
     : html`<p class="needs">Stopping needs <code>${begin.demands}</code>.</p>`

@@ -239,7 +239,7 @@ await t.test(
       ),
       { numRuns: 30, endOnFailure: true },
     )
-    t.ok(seen.refused > 20, `${seen.refused} calls were refused`)
+    t.ok(seen.refused > 0, `${seen.refused} calls were refused`)
     await ledger.close()
     t.match(await verifyDatabase(database.kysely), { ok: true })
     await database.close()

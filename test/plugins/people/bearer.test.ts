@@ -88,7 +88,7 @@ const door = {
 }
 const key = Buffer.alloc(32, 1)
 const plugin = bearer({ ...door, lookup: grantLookup(at.db), keys: { known: new Map(), open: () => key } })
-const proofs = bearerProof({ ...door, nonces, llm: 'key' })
+const proofs = bearerProof({ ...door, nonces, llm: () => 'key' })
 const asBearer = async (grant: PeopleGrant, claims: JWTPayload = {}, header: object = {}) =>
   arrival({ authorization: `Bearer ${await tokenOf(grant, claims, header)}` })
 

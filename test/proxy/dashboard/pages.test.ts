@@ -407,7 +407,7 @@ await t.test(
       t.match(proof, whom)
     t.match(
       (await signedIn.ask('GET', '/proxy/operators')).text,
-      'data-set="admin.read, admin.grant, admin.enroll"',
+      'data-set="admin.read, admin.grant, admin.enroll, admin.stop"',
     )
     t.notMatch((await signedIn.ask('GET', '/proxy/agents')).text, 'data-set=')
   },

@@ -27,6 +27,7 @@ await t.test('§8 the shipped files work with an empty environment', async (t) =
       '50-llm.yaml',
       '55-prices.yaml',
       '60-mcp.yaml',
+      '65-people.yaml',
       '70-operators.yaml',
     ],
   )

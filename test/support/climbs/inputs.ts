@@ -149,6 +149,9 @@ const OTHERS: Readonly<Record<string, Making<[climbing: Climbing]>>> = {
   listLabels: () => [{}],
   listCosts: () => [{}],
   findPrices: () => [{ query: '?model=gpt-test' }],
+  listUserGrants: async ({ victim }) => [{ params: { id: await victim('User') } }],
+  endGrant: () => [{ params: { id: `grt_${'0'.repeat(26)}` } }],
+  endGrants: () => [{ body: { all: true } }],
   listStops: () => [{}],
   beginStop: () => [{ body: { scope: { kind: 'workloads' }, reason: 'mine' } }],
   endStop: async ({ machine }) => {

@@ -37,7 +37,16 @@ export async function pagesOf(
   gateway: TestGateway,
 ): Promise<Readonly<Record<string, readonly string[]>>> {
   const word = WORD.toLowerCase()
-  const held = [`${word}.read`, 'llm.chat', 'mcp.tools.list', 'reports.read', 'reports.write', 'a.b', 'c.d']
+  const held = [
+    `${word}.read`,
+    `${word}.use`,
+    'llm.chat',
+    'mcp.tools.list',
+    'reports.read',
+    'reports.write',
+    'a.b',
+    'c.d',
+  ]
   const bot = await gateway.enroll(WORD, held)
   const none = await gateway.enroll(`${WORD}none`, [`${word}.write`])
   for (let calls = 0; calls < 12; calls += 1)
@@ -71,6 +80,15 @@ export async function pagesOf(
     ...{ name: `${word}.max`, measure: 'calls', amount: 10, per: 'month', each: true },
     for: { principals: [`acme::${WORD}`, `acme::user::${WORD}*`], models: [`openai/gpt-${WORD}`] },
   })
+  await gateway.admin('PATCH', `${api}/mcp-resources/${resource}`, { tool_approvals: { read: 'operator' } })
+  const { json: asked } = await gateway.call(bot, 'POST', '/v1/mcp', {
+    headers: { accept: 'application/json, text/event-stream' },
+    body: {
+      ...{ jsonrpc: '2.0', id: 1, method: 'tools/call' },
+      params: { name: `${word}.read`, arguments: { text: WORD.repeat(4) } },
+    },
+  })
+  await gateway.admin('POST', `${api}/stops`, { scope: { resource }, reason: WORD.repeat(4) })
   const [refused] = await gateway.rows({ status: 'denied', principal: `acme::${WORD}none` })
   const callers = Object.entries(ids).flatMap(([kind, id]) =>
     ['', '/usage', '/candidate', '/erase', '/what-if'].map((one) => [
@@ -84,6 +102,7 @@ export async function pagesOf(
     '/proxy/agents/{id}/first-call': [`/proxy/agents/acme::${WORD}/first-call`],
     '/proxy/operators/{id}': [`/proxy/operators/acme::operator::${WORD}`],
     '/proxy/tools/{resource}': [`/proxy/tools/${resource}`],
+    '/proxy/approvals/{id}': [`/proxy/approvals/${asked.error.data.approval}`],
     '/proxy/limits/{id}': [`/proxy/limits/${limit.limit_id}`],
     '/proxy/activity': ['/proxy/activity', `/proxy/activity?model=gpt-${WORD}`],
     '/proxy/activity/{request_id}': [`/proxy/activity/${refused?.request_id}`],

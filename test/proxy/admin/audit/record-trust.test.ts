@@ -9,6 +9,12 @@ import { CHAT, type Identity, scratch, type TestGateway, testGateway } from '../
 import { signedInBySecret } from '../../../support/oidc/jar.ts'
 import { sallyport } from '../../../support/run.ts'
 
+/** Columns of later versions. */
+const ADDED_TO_SERVERS = [
+  ...['approval', 'tool_approvals', 'approval_ttl_s', 'approval_wait_s'],
+  ...['min_proof', 'tool_min_proof'],
+]
+
 const ID = 'spiffe://spire.test/pay'
 
 type Domain = Awaited<ReturnType<typeof trustDomain>>
@@ -57,6 +63,8 @@ await t.test(
       drop table attention_deferrals; drop index audit_rows_denied; drop table capability_sets;
       drop trigger audit_rows_delete; drop table audit_segments; drop table audit_states;
       drop table provider_states; drop table spend_counts; drop table stops; drop table limits; drop table limit_set; drop table limit_meters;
+      drop table approvals; drop table people_grants; drop table people_states; drop table people_identities;
+      ${ADDED_TO_SERVERS.map((column) => `alter table mcp_resources drop column ${column};`).join(' ')}
       create trigger audit_rows_delete before delete on audit_rows
       begin select raise(abort, 'audit_log is append-only'); end;
       ${Object.values(PRINCIPAL_TABLES)

@@ -22,6 +22,7 @@ await t.test(
       'admin.settings',
       'admin.approve',
       'admin.operators',
+      'admin.stop',
     ]
     t.strictSame((await gateway.admin('GET', PATH)).json, {
       built_in,
