@@ -76,7 +76,7 @@ await t.test(
     succeeded(
       t,
       await as(alice, 'operator', 'grant', 'bob', '--role', 'viewer'),
-      /bob: admin\.read \(before: admin\.read, admin\.grant, admin\.enroll\)/,
+      /bob: admin\.read \(before: admin\.read, admin\.grant, admin\.enroll, admin\.stop\)/,
     )
     t.match(await as(bob, 'agent', 'bot-2', '--out', place('bot-2')), { code: 1, err: /admin\.enroll/ })
     const bobs = ['certificate', 'list', 'acme::operator::bob']
