@@ -92,9 +92,10 @@ export class PeopleService {
 function overtakenReply(cause: unknown, { usesCode }: PeopleUnit): Reply | null {
   if (!(cause instanceof LedgerError)) throw cause
   const { code } = cause
-  // Another request has shown the same proof, or redeemed the same code, at once.
+  // Another request at once: it has redeemed the same code, or shown the same proof.
+  if (usesCode && (code === 'conflict' || code === 'duplicate'))
+    return oauthError('invalid_grant', 'the code, or the proof, was used before')
   if (code === 'duplicate') return oauthError('invalid_dpop_proof', 'the proof or assertion was used before')
-  if (code === 'conflict' && usesCode) return oauthError('invalid_grant', 'the code was used before')
   if (code === 'conflict' || code === 'stale') return null
   throw new Refusal('audit_unavailable', { cause, headers: { 'retry-after': '1' } })
 }
