@@ -67,7 +67,7 @@ await raw(server.url('postgres'), 'create role gateway login; create role somebo
 t.test(
   'F-25 who holds the lock of authority and cannot be ended keeps calls out, and none waiting',
   async (t) => {
-    const url = await server.migrated()
+    const url = await server.fresh()
     await setUp(url)
     const one = await replica(t, as(url, 'gateway'))
     await decide(one)
@@ -94,7 +94,7 @@ for (const [how, begin] of [
   t.test(
     `F-25 a session of the gateways that holds the lock ${how} for longer than any batch is ended`,
     async (t) => {
-      const url = await server.migrated()
+      const url = await server.fresh()
       await setUp(url)
       const one = await replica(t, as(url, 'gateway'))
       const holder = await session(t, as(url, 'gateway'))
