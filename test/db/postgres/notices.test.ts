@@ -112,11 +112,12 @@ t.test('who listens to a server that is frozen, or gone, is in doubt within 1 s'
   const since = performance.now()
   for (const pid of all) process.kill(pid, 'SIGSTOP')
   try {
+    // Looked at when the second is over: whoever looks for the moment finds it late.
     await eventually(
-      () => database.notices.listening,
-      (is) => !is,
+      () => performance.now() - since,
+      (ms) => ms >= 1_000,
     )
-    t.ok(performance.now() - since < 1_000, `${Math.round(performance.now() - since)} ms`)
+    t.notOk(database.notices.listening)
   } finally {
     for (const pid of all) process.kill(pid, 'SIGCONT')
   }
