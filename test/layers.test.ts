@@ -108,7 +108,7 @@ const CLIENT_ENTRIES = ['client/index.ts', 'client/client.ts', 'client/cli.ts', 
 )
 /** Each import that is more than a type. */
 const ANY_IMPORT = /^(?!import type).*(?:\bfrom |\bimport\()'([\w@#./:-]+)'/gm
-/** Those of them that are done before anything else. */
+/** Finds the imports that are done before anything else. */
 const FIRST_IMPORT = /^(?!import type|export type).*\bfrom '([\w@#./:-]+)'/gm
 
 /** Lists the npm packages that files load, with all that they import. */

@@ -3,7 +3,7 @@ import { type Selectable, sql } from 'kysely'
 import type { Database } from '../database.ts'
 import type { ApprovalStatus, DatabaseSchema, PrincipalType } from '../schema.ts'
 import { claimOnce, isClaimed } from '../single-uses.ts'
-import { type ListCursor, printListCursor } from '../support/cursor.ts'
+import { type ListCursor, type ListPage, listPageOf } from '../support/cursor.ts'
 import type { JsonObject } from '../support/json.ts'
 import { type LedgerStatement, type RowAssertion, statementOf, timestamp } from '../support/statement.ts'
 
@@ -61,7 +61,7 @@ interface ApprovalQuery {
 export async function listApprovals(
   { kysely }: Pick<Database, 'kysely'>,
   { status, limit, cursor }: ApprovalQuery,
-): Promise<{ readonly items: readonly StoredApproval[]; readonly nextCursor: string | null }> {
+): Promise<ListPage<StoredApproval>> {
   let query = kysely.selectFrom('approvals').selectAll()
   if (status !== undefined) query = query.where('status', '=', status)
   if (cursor)
@@ -71,13 +71,7 @@ export async function listApprovals(
     .orderBy('approval_id', 'desc')
     .limit(limit + 1)
     .execute()
-  const items = rows.slice(0, limit)
-  const last = items.at(-1)
-  const more = last !== undefined && rows.length > limit
-  return {
-    items,
-    nextCursor: more ? printListCursor({ createdAt: last.created_at, id: last.approval_id }) : null,
-  }
+  return listPageOf(rows, limit, ({ approval_id: id }) => id)
 }
 
 /** Inserts an open approval. Changes no row if the same call has one. */

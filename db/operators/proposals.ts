@@ -1,7 +1,7 @@
 import { type Selectable, sql } from 'kysely'
 import type { Database } from '../database.ts'
 import type { DatabaseSchema, ProposalStatus } from '../schema.ts'
-import { type ListCursor, printListCursor } from '../support/cursor.ts'
+import { type ListCursor, type ListPage, listPageOf } from '../support/cursor.ts'
 import { type LedgerStatement, statementOf, timestamp } from '../support/statement.ts'
 
 export interface Proposal extends Omit<Selectable<DatabaseSchema['proposals']>, 'capabilities'> {
@@ -35,7 +35,7 @@ interface ProposalQuery {
 export async function listProposals(
   { kysely }: Database,
   { status, limit, cursor }: ProposalQuery,
-): Promise<{ readonly items: readonly Proposal[]; readonly nextCursor: string | null }> {
+): Promise<ListPage<Proposal>> {
   let query = kysely.selectFrom('proposals').selectAll()
   if (status !== undefined) query = query.where('status', '=', status)
   if (cursor)
@@ -45,13 +45,7 @@ export async function listProposals(
     .orderBy('proposal_id', 'desc')
     .limit(limit + 1)
     .execute()
-  const items = rows.slice(0, limit).map(proposalOf)
-  const last = items.at(-1)
-  const more = last !== undefined && rows.length > limit
-  return {
-    items,
-    nextCursor: more ? printListCursor({ createdAt: last.created_at, id: last.proposal_id }) : null,
-  }
+  return listPageOf(rows.map(proposalOf), limit, ({ proposal_id: id }) => id)
 }
 
 /** The open proposals that are past their end, oldest first. `at`: ms since the epoch. */

@@ -1,7 +1,7 @@
 import { type InferResult, sql } from 'kysely'
 import type { Database } from '../database.ts'
 import type { EnrollmentMethod, PrincipalType } from '../schema.ts'
-import { type ListCursor, printListCursor } from '../support/cursor.ts'
+import { type ListCursor, type ListPage, listPageOf } from '../support/cursor.ts'
 import { allPages, noPause, type PagePause } from '../support/pages.ts'
 import { type CandidateSet, candidateSetOf, storedCapabilities } from './pins.ts'
 import { PRINCIPAL_TABLES } from './tables.ts'
@@ -86,7 +86,7 @@ export async function listPrincipals(
   type: PrincipalType,
   { limit, cursor, wanted, sift }: PrincipalQuery = {},
   pause: PagePause = noPause,
-): Promise<{ readonly items: readonly PrincipalRecord[]; readonly nextCursor: string | null }> {
+): Promise<ListPage<PrincipalRecord>> {
   const read = async (before: PrincipalRecord | undefined, count: number): Promise<PrincipalRecord[]> => {
     const at = before ? { createdAt: before.created_at, id: before.principal_id } : cursor
     let query = principals(db, type).orderBy('p.created_at', 'desc').orderBy(idOf(type), 'desc')
@@ -96,13 +96,7 @@ export async function listPrincipals(
   // One more than asked for, to know whether there is a next page.
   const most = limit === undefined ? undefined : limit + 1
   const found = await allPages(read, pause, most, wanted, sift)
-  const items = found.slice(0, limit)
-  const last = items.at(-1)
-  const more = last !== undefined && items.length < found.length
-  return {
-    items,
-    nextCursor: more ? printListCursor({ createdAt: last.created_at, id: last.principal_id }) : null,
-  }
+  return listPageOf(found, limit, ({ principal_id: id }) => id)
 }
 
 /** Counts the principals of a type in service that have registered no proof key, up to `most`. */

@@ -12,6 +12,24 @@ export interface LedgerCursor {
 
 export const printListCursor = ({ createdAt, id }: ListCursor): string => printParts([createdAt, id])
 
+export interface ListPage<Item> {
+  readonly items: readonly Item[]
+  /** Null: there is no next page. */
+  readonly nextCursor: string | null
+}
+
+/** Cuts a page of a list that is newest first. `found`: one more than `limit` if there is more; undefined: all. */
+export function listPageOf<Item extends { readonly created_at: string }>(
+  found: readonly Item[],
+  limit: number | undefined,
+  idOf: (item: Item) => string,
+): ListPage<Item> {
+  const items = found.slice(0, limit)
+  const last = items.at(-1)
+  const more = last !== undefined && items.length < found.length
+  return { items, nextCursor: more ? printListCursor({ createdAt: last.created_at, id: idOf(last) }) : null }
+}
+
 /** Reads a cursor that a caller has brought back; null if it is not one of a list. */
 export function parseListCursor(text: string): ListCursor | null {
   const [createdAt, id, ...rest] = partsOf(text)

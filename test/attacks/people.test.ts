@@ -23,7 +23,7 @@ const gateway = await peopleGateway(
 )
 await provider.register(gateway)
 
-/** What the identity provider says for a client, as it should be; `changes` spoil it. */
+/** Makes an assertion as the identity provider should; `changes` spoil it. */
 const claimsOf = (changes: object = {}) => ({
   iss: provider.issuer,
   aud: PEOPLE_URL,

@@ -16,7 +16,7 @@ import { argumentsKey } from '../../mcp/pinning/approval-keys.ts'
 import { commitChange, isOvertaken } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import { emptyOperation, readOperation } from '../operation/operation.ts'
-import { idParams, instant, listCursor, sha256 } from '../operation/shapes.ts'
+import { idParams, instant, listCursor, pageLimit, sha256 } from '../operation/shapes.ts'
 
 const STATUSES = [...APPROVAL_STATUSES, 'used'] as const
 
@@ -112,12 +112,7 @@ async function definitionOf(
 
 const page = z.strictObject({
   status: z.enum(APPROVAL_STATUSES).exactOptional(),
-  limit: z
-    .string()
-    .regex(/^[1-9]\d{0,2}$/, 'must be a whole number from 1 to 999')
-    .transform(Number)
-    .default(100)
-    .meta({ type: 'integer', minimum: 1, maximum: 999, default: 100 }),
+  limit: pageLimit(),
   cursor: listCursor.exactOptional(),
 })
 

@@ -7,7 +7,7 @@ import { type ArchiveWork, archiveList, archivePlan } from '../operation/archive
 import { commitChange } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import { emptyOperation, operation, readOperation } from '../operation/operation.ts'
-import { sha256, span } from '../operation/shapes.ts'
+import { pageLimit, sha256, span } from '../operation/shapes.ts'
 
 const USUAL = 100
 
@@ -18,12 +18,7 @@ export const showArchive = readOperation({
     'Shows the archive: what is where, what would move next, what it takes, and the segments, newest first.',
   takes: {
     query: z.strictObject({
-      limit: z
-        .string()
-        .regex(/^[1-9]\d{0,2}$/, 'must be a whole number from 1 to 999')
-        .transform(Number)
-        .default(USUAL)
-        .meta({ type: 'integer', minimum: 1, maximum: 999, default: USUAL }),
+      limit: pageLimit(USUAL),
       before: z
         .string()
         .regex(/^\d{1,15}$/, 'must be the first leaf of a segment')

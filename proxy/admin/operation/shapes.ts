@@ -24,6 +24,15 @@ export const listCursor = z
   })
   .meta({ type: 'string' })
 
+/** `?limit=` of a list that is small. `usual`: where it is absent. */
+export const pageLimit = (usual = 100) =>
+  z
+    .string()
+    .regex(/^[1-9]\d{0,2}$/, 'must be a whole number from 1 to 999')
+    .transform(Number)
+    .default(usual)
+    .meta({ type: 'integer', minimum: 1, maximum: 999, default: usual })
+
 /** A span of days, weeks or years, as operators write it. */
 export const SPAN = /^([1-9][0-9]{0,4})([dwy])$/
 

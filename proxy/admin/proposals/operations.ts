@@ -9,7 +9,7 @@ import {
   readOperation,
   requireCapability,
 } from '../operation/operation.ts'
-import { capabilityToken, idParams, instant, listCursor } from '../operation/shapes.ts'
+import { capabilityToken, idParams, instant, listCursor, pageLimit } from '../operation/shapes.ts'
 import { confirmProposal, endProposal, openProposal } from './confirm.ts'
 
 const STATUSES = ['open', 'confirmed', 'declined', 'expired', 'void'] as const
@@ -56,12 +56,7 @@ const proposalView = (proposal: Proposal): z.output<typeof view> => ({
 
 const page = z.strictObject({
   status: z.enum(STATUSES).exactOptional(),
-  limit: z
-    .string()
-    .regex(/^[1-9]\d{0,2}$/, 'must be a whole number from 1 to 999')
-    .transform(Number)
-    .default(100)
-    .meta({ type: 'integer', minimum: 1, maximum: 999, default: 100 }),
+  limit: pageLimit(),
   cursor: listCursor.exactOptional(),
 })
 

@@ -15,7 +15,7 @@ for export in sys.stdin.buffer.read().split(b"\\f"):
     print(json.dumps(walk.found()))
 `
 
-/** What the verifier in Python says of the decisions of one export. */
+/** Has the verifier in Python judge the decisions of one export. */
 interface PythonWalk {
   readonly recomputed: number
   readonly disagree: number

@@ -125,7 +125,7 @@ t.test(
   },
 )
 
-/** What both say of histories whose rows were changed, and made anew; the same. */
+/** Has both verifiers judge histories whose rows were changed and made anew, and demands one verdict. */
 function judged(
   t: Test,
   histories: readonly (readonly [name: string, rows: readonly Json[], problem?: RegExp])[],

@@ -16,7 +16,7 @@ const demands = (
   tool_capabilities: Record<string, string> = {},
 ): ToolDemands => ({ required_capability, tool_capabilities })
 
-/** Of every caller a certificate is asked for. */
+/** Demands that ask every caller for a certificate. */
 const CERTIFICATE: ProofDemands = { min_proof: 'certificate', tool_min_proof: {} }
 
 await t.test('a change lowers what is demanded where a tool is opened by a set that did not open it', (t) => {

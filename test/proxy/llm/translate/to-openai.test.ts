@@ -648,7 +648,7 @@ const READ_EVENTS = [
   ...['response.refusal.delta', 'response.function_call_arguments.delta'],
   'response.reasoning_summary_text.delta',
 ]
-/** Those that repeat what these have said, say that the answer lives, or are of what nobody has asked for. */
+/** Events that repeat the others, say that the answer lives, or are of what nobody has asked for. */
 const PASSED_EVENTS =
   /^response\.(in_progress|queued|content_part\.|(output_text|refusal|function_call_arguments|reasoning_summary_text)\.done|output_text\.annotation\.|reasoning_(text|summary_part)\.|(audio|code_interpreter_call|compaction|custom_tool_call|file_search_call|image_generation_call|mcp|shell_call|apply_patch_call|web_search_call)(_\w+)?\.)/
 
