@@ -57,7 +57,8 @@ await t.test(
     t.match(await sets('put', 'reader', '--caps', 'llm.chat'), { code: 0, out: 'reader = llm.chat\n' })
     t.match(await sets('list'), { code: 0, out: /^reader +nobody +nobody +llm\.chat$/m })
     const apply = (...args: string[]) => sets('apply', ...args)
-    const found = /^acme::bot -\S+.*\n1 of 1 agents would change\ncalls of the last 30 days that this would have refused: 3\n/
+    const found =
+      /^acme::bot -\S+.*\n1 of 1 agents would change\ncalls of the last 30 days that this would have refused: 3\n/
     t.match(await apply('bot', '--replace', 'x', '--dry-run'), { code: 0, out: found })
     t.match(await apply('bot', '--add', 'y'), { code: 0, out: 'acme::bot +y\n1 of 1 agents change\ndone\n' })
     t.match(await apply('bot', '--remove', 'y'), { code: 0, out: /^acme::bot -y$/m })
