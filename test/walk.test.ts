@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { signedInAs } from './support/dashboard/signed-in.ts'
 import { ENGINE } from './support/db/engine.ts'
+import { judgedFacts } from './support/judged-facts.ts'
 import { mcpStage, tool, toolServer } from './support/mcp/stage.ts'
 import { ownerOnTheMachine } from './support/operators.ts'
 import { walkOf } from './support/walk.ts'
@@ -38,11 +39,12 @@ await t.test('a call on a kept connection goes through few files', { skip }, asy
   const agent = new Agent({ ca: stage.ca, cert: bot.cert, key: bot.key, keepAlive: true, maxSockets: 1 })
   t.teardown(() => agent.destroy())
 
-  const llm = await walkOf(async () => {
+  const chat = async () => {
     const body = { model: 'gpt-5-mini', messages: [] }
     const { status } = await stage.call(bot, 'POST', '/v1/chat/completions', { body, agent })
     if (status !== 200) throw new Error(`the call was answered ${status}`)
-  })
+  }
+  const llm = await walkOf(chat)
   t.comment(`LLM: ${llm.files.length} files, ${llm.functions} functions: ${llm.files.join(' ')}`)
   t.ok(llm.files.length <= MAX_LLM_FILES, `${llm.files.length} files for an LLM call`)
   const pageOfLlm = new Set(namedIn('One LLM call'))
@@ -52,7 +54,7 @@ await t.test('a call on a kept connection goes through few files', { skip }, asy
     'the page says so',
   )
 
-  const mcp = await walkOf(async () => {
+  const useTool = async () => {
     const body = {
       jsonrpc: '2.0',
       id: 1,
@@ -61,7 +63,8 @@ await t.test('a call on a kept connection goes through few files', { skip }, asy
     }
     const { json } = await stage.call(bot, 'POST', '/v1/mcp', { body, agent })
     if (json.result === undefined) throw new Error('the tool was not called')
-  })
+  }
+  const mcp = await walkOf(useTool)
   t.comment(`MCP: ${mcp.files.length} files, ${mcp.functions} functions: ${mcp.files.join(' ')}`)
   t.ok(mcp.files.length <= MAX_MCP_FILES, `${mcp.files.length} files for a call of a tool`)
   const pageOfMcp = new Set([...pageOfLlm, ...namedIn('One MCP call')])
@@ -71,6 +74,14 @@ await t.test('a call on a kept connection goes through few files', { skip }, asy
 
   const wiring = [...llm.files, ...mcp.files].filter((file) => WIRING.test(file))
   t.same(wiring, [], 'what makes pipelines, routes and handlers is not on the way of a call')
+
+  const judged = await judgedFacts(async () => {
+    await chat()
+    await useTool()
+  })
+  for (const { names, isFast } of judged)
+    t.ok(isFast, `${names.length} facts of a call are members that V8 finds by their place`)
+  t.equal(judged.length, 3, 'the message of a call of a tool is read, and then judged')
 })
 
 await t.test('so does a change by an operator, and a page of the dashboard', { skip }, async (t) => {

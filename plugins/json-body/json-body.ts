@@ -6,24 +6,29 @@ import { Refusal, type RefusalReason } from '../refusal.ts'
 import { BYTES_AT_ONCE, runPromptly, type WorkSteps } from '../turns.ts'
 import { type JsonScan, JUDGED_DEPTH, scanJson, scanJsonSteps, type WatchedNames } from './scan.ts'
 
+/** The places and names of a body's members. */
+export interface BodyScan {
+  /** The place of each outermost member's value in the body. */
+  readonly spans: JsonScan['spans']
+  /** The objects that were looked into. */
+  readonly objects: JsonScan['objects']
+  /** The names in each outermost object. None unless names are `judged`. */
+  readonly inner: JsonScan['inner']
+  /** The objects in the body, as far as it was read, that have more than 1,000 members. */
+  readonly wide: JsonScan['wide']
+  /** The outermost names that stand twice: `json` has the last value. None unless names are `judged`. */
+  readonly repeated: JsonScan['repeated']
+  /** True if a member, at whatever depth, has a name that was `watched` for. */
+  readonly isWatched: boolean
+}
+
 /** A body that is one JSON object. Given by `json_body`. */
 export interface JsonBody {
   /** The bytes as they came, to send upstream. */
   readonly body: Buffer
   /** The parsed body: this is judged, and never written back. Of a long one each member is parsed when it is read. */
   readonly json: Readonly<Record<string, unknown>>
-  /** The place of each outermost member's value in `body`. */
-  readonly spans: JsonScan['spans']
-  /** The objects that were looked into. */
-  readonly objects: JsonScan['objects']
-  /** The names in each object in `json`. None unless names are `judged`. */
-  readonly inner: JsonScan['inner']
-  /** The objects in `json`, as far as it was read, that have more than 1,000 members. */
-  readonly wide: JsonScan['wide']
-  /** The outermost names that stand twice: `json` has the last value. None unless names are `judged`. */
-  readonly repeated: JsonScan['repeated']
-  /** True if a member, at whatever depth, has a name that was `watched` for. */
-  readonly isWatched: boolean
+  readonly scan: BodyScan
   /** The commitment to a long body, which takes too long to be made at once. Absent: of any other. */
   readonly bodySha256?: string
 }
@@ -61,9 +66,8 @@ export function jsonBody({
   const objectOf = (body: Buffer, scan: JsonScan): JsonBody => {
     if (judged) judge(scan, judged)
     if (!scan.isObject) throw new Refusal(otherwise, { message: 'The body must be a JSON object.' })
-    const { value, spans, objects, inner, wide, repeated, isWatched } = scan
     // Proven by the line above.
-    return { body, json: value as UnknownRecord, spans, objects, inner, wide, repeated, isWatched }
+    return { body, json: scan.value as UnknownRecord, scan }
   }
   /** Reads a body that may take too long to be read at once, and commits to it. */
   function* longObject(body: Buffer, commitments: CallCommitments | undefined): WorkSteps<JsonBody> {
@@ -173,12 +177,14 @@ function judge({ spans }: JsonScan, judged: JudgedNames): void {
 const NOTHING: ReadonlyMap<string, never> = new Map<string, never>()
 const EMPTY: Omit<JsonBody, 'body'> = {
   json: {},
-  spans: NOTHING,
-  objects: NOTHING,
-  inner: NOTHING,
-  wide: new Set(),
-  repeated: new Set(),
-  isWatched: false,
+  scan: {
+    spans: NOTHING,
+    objects: NOTHING,
+    inner: NOTHING,
+    wide: new Set(),
+    repeated: new Set(),
+    isWatched: false,
+  },
 }
 
 /** The digest is made in pieces of so many bytes. */

@@ -15,7 +15,7 @@ import type { IdempotencyKeys } from './upstream/idempotency-keys.ts'
 
 /** A granted call with its body. */
 export type LlmFacts = Arrival &
-  Pick<JsonBody, 'body' | 'spans'> &
+  Pick<JsonBody, 'body' | 'scan'> &
   Pick<PinnedCaller, 'commitments'> &
   StateFacts & {
     granted: CallPermit<LlmTarget>

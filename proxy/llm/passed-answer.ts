@@ -105,7 +105,7 @@ interface WholeReading {
 /** Makes the listener that remembers which ids an answer states; undefined if nobody asks for them later. */
 function stateListener(
   { target: { provider } }: ProviderAnswer,
-  { granted, commitments, body, spans }: LlmFacts,
+  { granted, commitments, body, scan: { spans } }: LlmFacts,
   { states }: LlmDependencies,
 ): DocumentListener | undefined {
   const { wire } = granted.target.endpoint

@@ -205,7 +205,7 @@ export async function tellRequest(
 /** Makes the request to a provider of a granted call: its path, headers and body, translated or as they came. */
 function providerRequest(
   { target, told }: AskedRequest,
-  { granted, body, spans, headers: given, query: stated, hangup }: LlmFacts,
+  { granted, body, scan: { spans }, headers: given, query: stated, hangup }: LlmFacts,
   { idempotencyKeys, loopToken }: LlmDependencies,
 ): UpstreamRequest {
   const key = given['idempotency-key']

@@ -40,7 +40,10 @@ export function llmCall(endpoint: LlmEndpoint): Plugin<Arrival & JsonBody, LlmCa
     admit: (body) => {
       const { detachedBy } = endpoint
       // Of one that stands twice, some readers take the first.
-      if (detachedBy !== undefined && (isSet(memberOf(body, detachedBy)) || body.repeated.has(detachedBy)))
+      if (
+        detachedBy !== undefined &&
+        (isSet(memberOf(body, detachedBy)) || body.scan.repeated.has(detachedBy))
+      )
         throw detachedRefusal(detachedBy)
       const named = memberOf(body, 'model') ?? null
       const model = endpoint.modelOptional && named === null ? null : readModel(named)
@@ -56,7 +59,7 @@ export function llmCall(endpoint: LlmEndpoint): Plugin<Arrival & JsonBody, LlmCa
 const MAX_MEMBER = 4_096
 
 /** Reads a member of the body. Of one that is too long, a text that is too long or an object stands for it. */
-function memberOf({ json, body, spans }: JsonBody, name: string): unknown {
+function memberOf({ json, body, scan: { spans } }: JsonBody, name: string): unknown {
   const { start, end } = spans.get(name) ?? { start: 0, end: 0 }
   if (end - start <= MAX_MEMBER) return json[name]
   return body[start] === QUOTE ? ' '.repeat(MAX_MEMBER) : {}
@@ -142,7 +145,7 @@ function ruleOf({ refuse_members: further, allow_members: allowed }: LlmProvider
     known.set(path, verdict)
     return verdict
   }
-  return ({ json, body, spans, inner, repeated }) => {
+  return ({ json, body, scan: { spans, inner, repeated } }) => {
     for (const name of Object.keys(json)) {
       if (isRefused(name)) return name
       const span = spans.get(name)

@@ -65,7 +65,7 @@ export function providerState(
     name: 'provider_state',
     admit: (facts) => {
       const { model, endpoint } = facts.target
-      if (!facts.isWatched || endpoint.wire === undefined) return NAMES_NOTHING
+      if (!facts.scan.isWatched || endpoint.wire === undefined) return NAMES_NOTHING
       const providers = find(model).filter((provider) => speaks(provider, endpoint))
       if (providers.every(({ state }) => state === 'allow')) return NAMES_NOTHING
       const work = namedIdsSteps(facts.body, endpoint.wire)

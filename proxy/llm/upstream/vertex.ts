@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { COMMA, OPEN_BRACE, QUOTE } from '../../../plugins/json-body/bytes.ts'
-import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
+import type { BodyScan, JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { JsonSpan } from '../../../plugins/json-body/scan.ts'
 
 /** The form of the API that a body at Google Cloud names in place of a header. */
@@ -15,7 +15,7 @@ interface VertexCall {
   /** The path of the endpoint at Anthropic. */
   readonly path: string
   readonly model: string
-  readonly call: Pick<JsonBody, 'body' | 'spans'> & { readonly headers: IncomingHttpHeaders }
+  readonly call: Pick<JsonBody, 'body'> & Pick<BodyScan, 'spans'> & { readonly headers: IncomingHttpHeaders }
 }
 
 interface VertexRequest {

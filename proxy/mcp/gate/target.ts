@@ -161,11 +161,12 @@ export const mcpTargetRequired: Plugin<Arrival & Pick<McpTargetFacts, 'aimed'>, 
   },
 }
 
-const isLarge = ({ body, spans }: JsonBody): boolean => body.length > MAX_INLINE_BYTES && spans.has('params')
+const isLarge = ({ body, scan }: JsonBody): boolean =>
+  body.length > MAX_INLINE_BYTES && scan.spans.has('params')
 
 function largeParamsOf(facts: McpTargetInput): Promise<LargeParams> {
-  const { body, spans, message, principal, hangup, commitments } = facts
-  const { start, end } = spans.get('params') ?? { start: 0, end: 0 }
+  const { body, scan, message, principal, hangup, commitments } = facts
+  const { start, end } = scan.spans.get('params') ?? { start: 0, end: 0 }
   const member = message.method === 'tools/call' ? 'arguments' : null
   const without = Object.keys(message.edits)
   const given = { bytes: body.subarray(start, end), value: message.params, member, without } as const

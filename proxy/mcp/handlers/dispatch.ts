@@ -159,7 +159,7 @@ async function forwardAnswer(
   { request, id }: Extract<McpTarget, { kind: 'answer' }>,
 ): Promise<Reply> {
   const { resource } = request
-  const whole = { bytes: facts.body, spans: facts.spans }
+  const whole = { bytes: facts.body, spans: facts.scan.spans }
   const result = memberText(whole, 'result')
   const member = result === null ? 'error' : 'result'
   const text = result ?? memberText(whole, 'error') ?? '{}'

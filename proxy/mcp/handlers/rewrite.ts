@@ -36,7 +36,7 @@ import { isLargeMessage, type UpstreamMessage } from '../upstream/message.ts'
 import type { SessionOwner } from '../upstream/sessions.ts'
 import { editedBytes } from './large-answer.ts'
 
-export interface DispatchFacts extends Arrival, ResourcePath, Pick<JsonBody, 'body' | 'spans' | 'objects'> {
+export interface DispatchFacts extends Arrival, ResourcePath, Pick<JsonBody, 'body' | 'scan'> {
   readonly granted: CallPermit<McpTarget>
   readonly commitments: CallCommitments
   readonly message: McpMessage
@@ -188,17 +188,19 @@ function repeatingHeaders(
   }
 }
 
-type CallerMessage = Pick<DispatchFacts, 'body' | 'spans' | 'objects' | 'largeParams' | 'approvalState'> &
-  CallerOnStream
+type CallerMessage = Pick<DispatchFacts, 'body' | 'scan' | 'largeParams' | 'approvalState'> & CallerOnStream
 
 const EMPTY = readObject(Buffer.from('{}'))
 
-function paramsText({ body, spans, objects, message, largeParams }: CallerMessage): JsonText {
+function paramsText({ body, scan, message, largeParams }: CallerMessage): JsonText {
   if (largeParams) {
     const { text: bytes, spans: own } = largeParams
     return { bytes, spans: own, value: message.params, escapedNames: false }
   }
-  return scannedMember({ bytes: body, spans, objects }, 'params', message.params) ?? EMPTY
+  return (
+    scannedMember({ bytes: body, spans: scan.spans, objects: scan.objects }, 'params', message.params) ??
+    EMPTY
+  )
 }
 
 /** Writes the parameters as the upstream must see them, JSON text; null if there is nothing to send. */

@@ -1,5 +1,5 @@
 import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
-import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
+import type { BodyScan, JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { Refusal } from '../../../plugins/refusal.ts'
 import { escapeHidden, truncateText } from '../../visible.ts'
 import { areAllKnown, type MemberEdits, paramsInvalid } from './json-text.ts'
@@ -162,7 +162,7 @@ const MAX_REWRITTEN_BYTES = 32 * 1024
 export function knownParams(
   method: string,
   given: UnknownRecord,
-  { body, wide }: Pick<JsonBody, 'body' | 'wide'>,
+  { body, wide }: Pick<JsonBody, 'body'> & Pick<BodyScan, 'wide'>,
 ): { readonly params: UnknownRecord; readonly edits: MemberEdits } {
   const of = PARAMS_BY_METHOD.get(method) ?? NOTHING
   const params = new MemberNameChecker('params', wide).own(given, of)

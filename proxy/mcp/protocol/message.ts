@@ -92,7 +92,8 @@ export const branchOnHandshake =
     kind === 'notification' || (kind === 'request' && HANDSHAKE_METHODS[era].has(method)) ? handshake : work
 
 function parseMessage(facts: Arrival & JsonBody): McpMessage {
-  const { json, body, spans, wide, headers } = facts
+  const { json, body, headers } = facts
+  const { spans, wide } = facts.scan
   if (json.jsonrpc !== '2.0') throw invalid('jsonrpc must be "2.0".')
   if (!areAllKnown(spans.keys(), MESSAGE_NAMES.exact)) checkMessageNames(spans.keys())
   const span = spans.get('id')
@@ -124,7 +125,7 @@ function parseMessage(facts: Arrival & JsonBody): McpMessage {
   return message
 }
 
-function response({ json, wide, headers }: Arrival & JsonBody, id: string | null): McpMessage {
+function response({ json, scan: { wide }, headers }: Arrival & JsonBody, id: string | null): McpMessage {
   const { era, version } = callerEra(headers, {}, true)
   const whole = id !== null && 'result' in json !== 'error' in json
   if (!whole) throw invalid('It must have a method, or an id and either a result or an error.')

@@ -46,7 +46,11 @@ await t.test(
   '§3 an object is accepted, its bytes untouched and every outermost value where its span says',
   async (t) => {
     const text = ' {\n"model" : "gpt-4o" , "n":-1.5e3,"x":[1,{"model":"inner"}],"b":true,"o":{ } ,"z":null}\n'
-    const { body, json, spans } = await admit(text)
+    const {
+      body,
+      json,
+      scan: { spans },
+    } = await admit(text)
     t.equal(body.toString(), text)
     t.equal(json.model, 'gpt-4o')
     const at = (name: string) => {
@@ -206,7 +210,10 @@ await t.test('T14 strings end where they end, however long and however escaped',
   const { json } = await admit(JSON.stringify({ padded, model: 'm' }))
   t.strictSame(json.padded, padded)
   for (const text of padded) {
-    const { body, spans } = await admit(JSON.stringify({ deep: [{ [text]: text }], text, n: 7 }))
+    const {
+      body,
+      scan: { spans },
+    } = await admit(JSON.stringify({ deep: [{ [text]: text }], text, n: 7 }))
     const { start, end } = spans.get('n') ?? { start: 0, end: 0 }
     if (body.toString('utf8', start, end) !== '7') t.fail(`the member after ${text} is at ${start} to ${end}`)
   }
@@ -282,7 +289,11 @@ await t.test(
 
 await t.test('A5 the commitment to a long body comes with it; to a short one it is made later', async (t) => {
   const long = JSON.stringify({ model: 'm', input: 'é'.repeat(50_000) })
-  const { json, spans, bodySha256 } = await admit(long)
+  const {
+    json,
+    scan: { spans },
+    bodySha256,
+  } = await admit(long)
   t.strictSame(json, JSON.parse(long))
   t.strictSame([...spans.keys()], ['model', 'input'])
   t.equal(bodySha256, undefined, 'who has no key commits to nothing')
