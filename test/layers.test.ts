@@ -57,11 +57,11 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   proofs: ['http', 'admin', 'egress', 'tasks'],
   archive: ['admin', 'proofs', 'tasks'],
   federation: ['auth', 'egress', 'tasks'],
-  admin: ['http', 'egress', 'mcp/pinning'],
+  admin: ['http', 'egress', 'mcp/accounts', 'mcp/pinning'],
   operators: ['http', 'admin', 'egress'],
   dashboard: ['http', 'admin', 'operators', 'proofs'],
   openapi: ['http'],
-  people: ['http', 'admin', 'operators', 'egress', 'auth'],
+  people: ['http', 'admin', 'operators', 'egress', 'auth', 'mcp/accounts'],
 }
 /** Any room may import these. */
 const LEAVES = [
@@ -167,6 +167,7 @@ type RoomImports = Readonly<Record<string, readonly string[]>>
  */
 const MCP_MAY_IMPORT: RoomImports = {
   protocol: ['boot', 'visible.ts'],
+  accounts: ['egress'],
   aside: ['mcp/protocol'],
   'aside-thread.ts': ['mcp/aside', 'mcp/pinning', 'mcp/schema', 'mcp/upstream'],
   schema: ['mcp/protocol', 'visible.ts'],
