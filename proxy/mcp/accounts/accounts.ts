@@ -70,8 +70,8 @@ export interface AccountAnswer {
   readonly person: string
   /** Finds the resource as it is now; undefined: it is gone. */
   readonly resourceOf: (id: string) => Promise<AccountResource | undefined>
-  /** The name in the ledger of whoever connects it, and the request's id: both stand in the row. */
-  readonly by: string
+  /** Whoever connects it, and the request's id: both stand in the row. */
+  readonly by: Pick<AccountHolder, 'ref' | 'type'>
   readonly requestId: string
   readonly at: number
 }
@@ -106,10 +106,18 @@ export interface AccountRequest {
  * requests go by the fenced egress: judged addresses, 5 s, 64 KiB, no redirect.
  */
 export interface Accounts {
-  /** Finds the account of a principal (by its id) at a resource; undefined: none, or it has ended. */
-  readonly find: (principalId: string, resourceId: string) => Promise<UpstreamAccount | undefined>
-  /** Lists those of a principal, newest first. */
-  readonly listOf: (principalId: string) => Promise<readonly UpstreamAccount[]>
+  /**
+   * Finds the account of a principal at a resource; undefined: none, or it has ended, or it is of another
+   * endpoint or issuer than the resource has now, or its row was edited and does not open.
+   */
+  readonly find: (
+    principal: Pick<AccountHolder, 'id' | 'type'>,
+    resource: AccountResource,
+  ) => Promise<UpstreamAccount | undefined>
+  /** Finds one by its id. Does NOT open it. */
+  readonly findById: (id: string) => Promise<UpstreamAccount | undefined>
+  /** Lists those of a principal, newest first. Does NOT open them. */
+  readonly listOf: (principal: Pick<AccountHolder, 'id' | 'type'>) => Promise<readonly UpstreamAccount[]>
   /** Finds whom the browser will be sent to. Rejects with {@link IssuerUnavailable}. */
   readonly issuerOf: (resource: AccountResource) => Promise<FoundIssuer>
   /** Begins. Rejects with {@link IssuerUnavailable}. Does NOT ask whether the person may: the page does. */
@@ -132,8 +140,12 @@ export interface Accounts {
    */
   readonly refresh: (account: UpstreamAccount, seenRevision: number) => Promise<UpstreamAccount | 'ended'>
   /**
-   * Ends an account at once, with its row; its tokens are revoked at the issuer afterwards. `by`: a name in
-   * the ledger; null: the gateway. False: it had ended.
+   * Ends an account at once, with its row; its tokens are revoked at the issuer afterwards. `by`: null, the
+   * gateway. False: it had ended. An operation of administration writes its own row: `endingOf` (ending.ts).
    */
-  readonly end: (account: UpstreamAccount, why: AccountEnd, by: string | null) => Promise<boolean>
+  readonly end: (
+    account: UpstreamAccount,
+    why: AccountEnd,
+    by: Pick<AccountHolder, 'ref' | 'type'> | null,
+  ) => Promise<boolean>
 }
