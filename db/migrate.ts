@@ -31,6 +31,7 @@ import * as approvals from './migrations/0113_approvals.ts'
 import { people } from './migrations/0114_people.ts'
 import { peopleStates } from './migrations/0115_people_states.ts'
 import * as stops from './migrations/0116_stops.ts'
+import { upstreamAccounts } from './migrations/0117_upstream_accounts.ts'
 import type { DatabaseSchema } from './schema.ts'
 import { messageOf } from './support/error-message.ts'
 
@@ -75,6 +76,7 @@ export const COMMON_MIGRATIONS: NamedMigrations = {
   '0114_people': people,
   '0115_people_states': peopleStates,
   '0116_stops': stops,
+  '0117_upstream_accounts': upstreamAccounts,
 }
 
 /** The migrations still needed. Throws if the database has run one that we do not know. */

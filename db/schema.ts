@@ -45,6 +45,9 @@ export interface DatabaseSchema {
   readonly stops: StopTable
   readonly people_states: PeopleStateTable
   readonly people_identities: PeopleIdentityTable
+  readonly upstream_accounts: UpstreamAccountTable
+  readonly upstream_revocations: UpstreamRevocationTable
+  readonly upstream_clients: UpstreamClientTable
 }
 
 export type PrincipalType = 'agent' | 'user' | 'workload' | 'operator'
@@ -252,6 +255,45 @@ interface PeopleStateTable {
   readonly payload: string
   readonly consumed_at: number | null
   readonly expires_at: number
+}
+
+/** A principal's account at an MCP server (docs/accounts.md). */
+interface UpstreamAccountTable {
+  readonly account_id: string
+  readonly principal_type: PrincipalType
+  readonly principal_id: string
+  readonly principal_ref: string
+  readonly resource_id: string
+  readonly issuer: string
+  /** Space-separated. */
+  readonly scopes: string
+  /** Sealed. */
+  readonly tokens: string
+  /** 1: bound to a key of the account. */
+  readonly bound: SqlFlag
+  readonly revision: number
+  readonly connected_at: string
+  readonly expires_at: string | null
+  readonly refreshed_at: string | null
+  readonly refreshing_until: string | null
+}
+
+/** Tokens of an account that has ended, until its issuer has revoked them. */
+interface UpstreamRevocationTable {
+  readonly account_id: string
+  readonly issuer: string
+  /** Sealed. */
+  readonly tokens: string
+  readonly tries: number
+  readonly next_at: string
+  readonly until: string
+}
+
+/** Our registration at an issuer (RFC 7591). */
+interface UpstreamClientTable {
+  readonly issuer: string
+  /** Sealed. */
+  readonly client: string
 }
 
 /** The user that was made for somebody at the first sign-in. */

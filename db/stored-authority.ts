@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import canonicalize from 'canonicalize'
 import { isApproverKind, isToolApprovals } from './ledger/approvals/approval-rule.ts'
+import type { AccountState } from './ledger/authority/accounts.ts'
 import type { BoundValues } from './ledger/authority/bound.ts'
 import type { AuthorityTables, StoredPrincipal, StoredResource } from './ledger/authority/compare.ts'
 import type { GrantState } from './ledger/authority/grants.ts'
@@ -21,7 +22,7 @@ export const AUTHORITY_TABLES = [
   ...Object.values(PRINCIPAL_TABLES).map(({ table }) => table),
   ...['certificate_pins', 'mcp_bindings', 'mcp_resources', 'mcp_tools', 'attached_cas', 'agent_trusted_cas'],
   ...['api_keys', 'settings', 'signing_keys', 'operator_identities', 'operator_sessions', 'capability_sets'],
-  ...['limits', 'stops', 'people_grants'],
+  ...['limits', 'stops', 'people_grants', 'upstream_accounts'],
 ]
 
 /** A month and two days: the walk of rows forgets older windows that nothing holds. ms. */
@@ -93,6 +94,7 @@ export function authorityTablesOf(
       since,
     },
     grants: grantsOf(rowsOf),
+    accounts: accountsOf(rowsOf),
     oddTexts: [...oddCas(rowsOf('attached_cas')), ...oddTools(rowsOf('mcp_tools'))],
   }
 }
@@ -207,6 +209,14 @@ function grantsOf(rowsOf: (table: string) => readonly TableRow[]): ReadonlyMap<s
     ]),
   )
 }
+
+const accountsOf = (rowsOf: (table: string) => readonly TableRow[]): ReadonlyMap<string, AccountState> =>
+  new Map(
+    rowsOf('upstream_accounts').map((row) => [
+      text(row.account_id),
+      { subject: text(row.principal_ref), resource: text(row.resource_id), issuer: text(row.issuer) },
+    ]),
+  )
 
 /** The digests of a server's words in force, among its facts (docs/mcp.md#server). */
 export function wordsDigests(facts: UnknownRecord): {

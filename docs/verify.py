@@ -446,6 +446,8 @@ class State:
         self.limits = Limits()
         self.approvals = {}  # calls that wait for an approval, or have one: #approvals
         self.grants = {}  # what people have allowed clients, by the grant's id
+        self.accounts = {}  # accounts at MCP servers that have not ended, by id
+        self.account_at = {}  # the same by whose they are, and where
 
     def start(self, row):
         """Takes in what a start of the service says."""
@@ -553,6 +555,8 @@ class State:
             self.binding(said, what)
         elif kind == "grant":
             self.grant(said, what, now)
+        elif kind == "upstream_account":
+            self.account(said, what)
 
     def configuration(self, digest, said):
         named = said.get("checks")
@@ -663,6 +667,22 @@ class State:
             self.grants = {one: of for one, of in self.grants.items() if of["expires_at"] >= now}
         need(not again, f"issues the grant {name} once more")
 
+    def account(self, said, what):
+        name = said.get("account")
+        need(isinstance(name, str), "does not say which account it is about")
+        if what != "connected":
+            known = self.accounts.pop(name, None)
+            need(known, f"ends the account {name}, which no row connected")
+            if self.account_at.get(account_place(known)) == name:
+                del self.account_at[account_place(known)]
+            return need(known["subject"] == said.get("subject"), f"ends the account {name} of somebody else")
+        new = {"subject": said.get("subject"), "resource": said.get("resource_id"), "issuer": said.get("issuer")}
+        need(strings([*new.values()]) and strings(said.get("scopes")), "does not say what it connects")
+        again, second = name in self.accounts, account_place(new) in self.account_at
+        self.accounts[name], self.account_at[account_place(new)] = new, name
+        need(not again, f"connects the account {name} once more")
+        need(not second, f"connects a second account of {new['subject']} at {new['resource']}")
+
     def rotate(self, what, said):
         step = ROTATION.get(f"{what} {said.get('phase')}" if what == "rotation_cancelled" else what)
         ca = said.get("ca")
@@ -760,6 +780,7 @@ class State:
             **({"stops": self.stops} if self.stops else {}),
             **({"approvals": self.approvals} if self.approvals else {}),
             **({"grants": self.grants} if self.grants else {}),
+            **({"accounts": self.accounts} if self.accounts else {}),
         }  # fmt: skip
 
     def take(self, left):
@@ -786,6 +807,8 @@ class State:
         self.limits.take(left)
         self.stops = dict(left.get("stops", {}))
         self.approvals = dict(left.get("approvals", {}))
+        self.accounts = dict(left.get("accounts", {}))
+        self.account_at = {account_place(one): name for name, one in self.accounts.items()}
 
 
 def is_scope(scope):
@@ -836,6 +859,10 @@ def is_grant(one):
         and (one["scope"] is None or strings(one["scope"]))
         and ((bound == "none" and key is None) or (bound == "key" and isinstance(key, str)))
     )
+
+
+def account_place(one):
+    return one["subject"], one["resource"]
 
 
 # The steps of a CA's replacement: the phase that each begins in, and the one that it makes.
@@ -897,6 +924,7 @@ class Judge:
         if summarised and not (isinstance(self.authority, dict) and "revision" in self.authority):
             raise NotRecomputable("summaries that name no revision")
         self.well_formed()
+        self.by_account()
         self.configuration = self.state.configurations.get(self.row["config_digest"])
         need(self.configuration is not None, "names a configuration that no row describes")
         self.same_mode()
@@ -957,6 +985,17 @@ class Judge:
         if not self.denied:
             need("reason" not in self.detail, "was allowed, and has a reason of a refusal")
             need(self.row["request_id"] is not None, "was allowed, and names no request")
+
+    def by_account(self):
+        """An allowed call names an account of its principal at its resource, connected earlier, that has not ended."""
+        if self.denied or "account" not in self.detail:
+            return
+        name = self.detail["account"]
+        known = self.state.accounts.get(name) if isinstance(name, str) else None
+        need(known, "is made with an account that no row connected, or that has ended")
+        reached = self.authority.get("resource") or {}
+        own = known["subject"] == self.row["principal_id"] and known["resource"] == reached.get("id")
+        need(own, f"is made with the account of {known['subject']} at {known['resource']}")
 
     def principal(self):
         subject, revision = self.row["principal_id"], self.authority.get("revision")
@@ -1605,6 +1644,7 @@ def is_state(value):
         and map_of(list_of(IS_HELD))(value.get("holds", {}))
         and map_of(IS_APPROVAL)(value.get("approvals", {}))
         and map_of(is_whole_grant)(value.get("grants", {}))
+        and map_of(members(subject=is_text, resource=is_text, issuer=is_text))(value.get("accounts", {}))
     )
 
 

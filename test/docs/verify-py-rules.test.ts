@@ -6,6 +6,7 @@ import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
 import type { LeafVersion } from '../../db/ledger/record/leaf.ts'
 import { exitCodeOf, inspectRows } from '../../db/ledger/verify/inspect.ts'
 import type { JsonObject } from '../../db/support/json.ts'
+import { ACCOUNTS_CONTRADICT, ACCOUNTS_FOLLOW } from '../support/db/account-rows.ts'
 import {
   BOT,
   binding,
@@ -390,7 +391,7 @@ const CONTRADICT: Readonly<Record<string, readonly LedgerEntry[]>> = {
 }
 
 t.test('docs/ledger.md#rule rows that follow do so for both, MCP and LLM', { skip }, async (t) => {
-  for (const [name, entries] of Object.entries({ ...FOLLOW, ...PEOPLE_FOLLOW })) {
+  for (const [name, entries] of Object.entries({ ...FOLLOW, ...PEOPLE_FOLLOW, ...ACCOUNTS_FOLLOW })) {
     const { code, theirs, ours } = judge(entries)
     t.match({ code, theirs }, { code: 0, theirs: { disagree: 0, not_recomputable: {}, at: [] } }, name)
     t.same(theirs, ours, name)
@@ -398,7 +399,11 @@ t.test('docs/ledger.md#rule rows that follow do so for both, MCP and LLM', { ski
 })
 
 t.test('docs/ledger.md#rule rows that do not follow are named by both', { skip }, async (t) => {
-  for (const [name, entries] of Object.entries({ ...CONTRADICT, ...PEOPLE_CONTRADICT })) {
+  for (const [name, entries] of Object.entries({
+    ...CONTRADICT,
+    ...PEOPLE_CONTRADICT,
+    ...ACCOUNTS_CONTRADICT,
+  })) {
     const { code, theirs, ours } = judge(entries)
     t.equal(code, 5, name)
     t.same(theirs.at, [entries.length], name)

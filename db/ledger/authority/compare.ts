@@ -1,4 +1,5 @@
 import { limitFindings, type StoredLimits } from '../metered/compare-limits.ts'
+import type { AccountState } from './accounts.ts'
 import type { BoundValues } from './bound.ts'
 import type { GrantState } from './grants.ts'
 import type { LedgerReplay, ReplayedPrincipal, ReplayedResource } from './replay.ts'
@@ -34,6 +35,7 @@ export interface AuthorityTables {
   readonly bound: BoundValues
   readonly limits: StoredLimits
   readonly grants: ReadonlyMap<string, GrantState>
+  readonly accounts: ReadonlyMap<string, AccountState>
   /** Texts that are not those of the digests next to them. Each a sentence. */
   readonly oddTexts: readonly string[]
 }
@@ -77,6 +79,7 @@ function compareTables(replay: LedgerReplay, tables: AuthorityTables, at: number
       ...replay.bound.findings(tables.bound, at),
       ...limitFindings(replay.metered.replay, tables.limits),
       ...replay.grants.findings(tables.grants, at),
+      ...replay.accounts.findings(tables.accounts),
       ...tables.oddTexts,
     ],
     notCompared: old,

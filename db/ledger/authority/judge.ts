@@ -98,6 +98,7 @@ export function recomputeDecision(decision: RecordedDecision, replay: LedgerRepl
 function compare(decision: RecordedDecision, replay: LedgerReplay): RecomputationFault {
   const { allowed, reason, summarised } = decision
   const authority = authorityOf(decision)
+  replay.accounts.judge(decision)
   const configuration = configurationOf(decision, authority, replay)
   matchChecks(authority, configuration)
   if (!allowed && isRefusedByCheck(decision, authority, configuration)) {

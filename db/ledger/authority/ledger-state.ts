@@ -6,6 +6,7 @@ import { type ApprovalRule, isReplayedApproval, type ReplayedApproval } from '..
 import type { LimitsState } from '../metered/limit-replay.ts'
 import { isLimitsState } from '../metered/limits-state.ts'
 import type { LeafVersion } from '../record/leaf.ts'
+import { type AccountState, isAccountState } from './accounts.ts'
 import type { PriceRates } from './costs.ts'
 import { type GrantState, isGrantState } from './grants.ts'
 import type { PrincipalSet } from './principal-sets.ts'
@@ -56,6 +57,8 @@ export interface ReplayState extends BoundState, LimitsState {
   readonly approvals?: RecordOf<ReplayedApproval>
   /** The grants of people that have not ended; absent: there is none. */
   readonly grants?: RecordOf<GrantState>
+  /** The accounts at MCP servers that have not ended; absent: there is none. */
+  readonly accounts?: RecordOf<AccountState>
   /** Subjects and resources of rows of version 1. */
   readonly old: readonly string[]
 }
@@ -243,6 +246,7 @@ const MEMBERS: RecordOf<(value: unknown) => boolean> = {
   rotation: isTextOrNull,
   names_anchors: isTexts,
   grants: (value) => value === undefined || recordOf(isGrantState)(value),
+  accounts: (value) => value === undefined || recordOf(isAccountState)(value),
   prices: (value) => value === undefined || recordOf(isPriceRates)(value),
   stops: (value) => value === undefined || recordOf((scope) => stopScopeOf(scope) !== null)(value),
   approvals: (value) => value === undefined || recordOf(isReplayedApproval)(value),

@@ -3,6 +3,7 @@ import { isObject, type UnknownRecord } from '../../support/json.ts'
 import { ApprovalReplay } from '../approvals/approval-rule.ts'
 import { MeteredRows } from '../metered/metered-rows.ts'
 import type { LeafVersion, StoredRow } from '../record/leaf.ts'
+import { AccountReplay } from './accounts.ts'
 import { BoundReplay } from './bound.ts'
 import { PRICE_ACTION, type PriceRates } from './costs.ts'
 import { GrantReplay } from './grants.ts'
@@ -80,6 +81,7 @@ export class LedgerReplay {
   readonly metered: MeteredRows
   readonly approvals: ApprovalReplay
   readonly grants: GrantReplay
+  readonly accounts: AccountReplay
   /** Subjects and resources of rows of version 1, which say no state. */
   readonly before: Set<string>
 
@@ -89,6 +91,7 @@ export class LedgerReplay {
     this.metered = new MeteredRows(state)
     this.approvals = new ApprovalReplay(state?.approvals)
     this.grants = new GrantReplay(state?.grants)
+    this.accounts = new AccountReplay(state?.accounts)
     this.before = new Set(state?.old)
     this.stops = new OpenStops(state?.stops)
     if (!state) return
@@ -127,6 +130,7 @@ export class LedgerReplay {
   state(): ReplayState {
     const approvals = this.approvals.state()
     const grants = this.grants.state()
+    const accounts = this.accounts.state()
     return {
       ...(approvals && { approvals }),
       ...this.bound.state(),
@@ -155,6 +159,7 @@ export class LedgerReplay {
       names_anchors: [...this.anchoring].toSorted(),
       ...(this.stops.scopes.size > 0 && { stops: Object.fromEntries(this.stops.scopes) }),
       ...(grants && { grants }),
+      ...(accounts && { accounts }),
       ...(this.prices.size > 0 && { prices: Object.fromEntries(this.prices) }),
       ...this.metered.replay.state(),
       old: [...this.before].toSorted(),
@@ -177,6 +182,7 @@ export class LedgerReplay {
     if (row.action === 'authority.trusted_cas') return this.#seeTrustedCas(detail)
     if (family === 'approval') return this.approvals.apply(what, row, detail)
     if (family === 'grant') return this.grants.apply(row, what, detail)
+    if (family === 'upstream_account') return this.accounts.apply(what, detail)
     if (family === 'mcp_binding') return this.#seeBinding(what, detail)
     if (family === 'mcp_resource') return this.#seeResource(what, detail)
     return TYPES.has(family) && !CANDIDATES.has(what) ? this.#seePrincipal(what, detail) : null

@@ -35,9 +35,9 @@ export interface AccountBeginning {
   /** The principal whose account it becomes. */
   readonly holder: AccountHolder
   readonly resource: AccountResource
-  /** Of the settings' scopes, and those that the account has. Empty: all of the settings'. */
+  /** The scopes that are asked for, among the settings'. Empty: all of the settings'. */
   readonly scopes: readonly string[]
-  /** Who is signed in at the browser: {@link Accounts.finish} demands the same. A principal's id. */
+  /** The principal that is signed in at the browser, by its id: {@link Accounts.finish} demands the same. */
   readonly person: string
   /** A path of ours that the browser goes on to afterwards. */
   readonly returnTo: string
@@ -53,10 +53,10 @@ export interface BegunAccount {
   readonly cookie: string
 }
 
-/** What a page says before it redirects: nobody is sent anywhere unasked. */
+/** The destination of a browser, which a page says before it redirects: nobody is sent anywhere unasked. */
 export interface FoundIssuer {
   readonly issuer: string
-  /** How the issuer knows us. */
+  /** The way in which the issuer knows us. */
   readonly client: 'configured' | 'document' | 'registered'
 }
 
@@ -66,7 +66,7 @@ export interface AccountAnswer {
   readonly query: string
   /** The headers of the request: its cookie is {@link ACCOUNT_COOKIE}. */
   readonly headers: Readonly<Record<string, string | undefined>>
-  /** Who is signed in at the browser now. A principal's id. */
+  /** The principal that is signed in at the browser now, by its id. */
   readonly person: string
   /** Finds the resource as it is now; undefined: it is gone. */
   readonly resourceOf: (id: string) => Promise<AccountResource | undefined>
@@ -83,7 +83,7 @@ export interface ConnectedAccount {
 
 /** An account, ready for one request to its server. */
 export interface AccountUse {
-  /** Of the revision whose token stands in `headers`. */
+  /** The account at the revision whose token stands in `headers`. */
   readonly account: UpstreamAccount
   /** `authorization`, and `dpop` where the token is bound to a key. */
   readonly headers: Readonly<Record<string, string>>

@@ -5,11 +5,14 @@ import { openDatabase } from '../../../../db/engine.ts'
 import { SPEND_DIMENSIONS, SPEND_SUMS } from '../../../../db/ledger/counts/spend-counts.ts'
 import { openLedger } from '../../../../db/ledger/record/ledger.ts'
 import { exitCodeOf } from '../../../../db/ledger/verify/inspect.ts'
+import { accountOf, insertAccount, type StoredAccount } from '../../../../db/mcp/accounts.ts'
 import { insertGrant, newGrantId, type PeopleGrant } from '../../../../db/people/grants.ts'
 import { headPath } from '../../../../db/sqlite/ledger/head-file.ts'
 import { inspectDatabase } from '../../../../db/sqlite/ledger/inspect.ts'
+import { timestamp } from '../../../../db/support/statement.ts'
 import { noteEntry } from '../../../../plugins/audit/entries.ts'
 import { grantIssuedNote } from '../../../../plugins/people/rows.ts'
+import { accountConnectedNote } from '../../../../proxy/mcp/accounts/rows.ts'
 import { databaseUrl, skipWithoutFile } from '../../../support/db/engine.ts'
 import { asOwner } from '../../../support/db/owner.ts'
 import { byCorporateCa, trustDomain } from '../../../support/foreign.ts'
@@ -357,6 +360,39 @@ const COLUMNS: Readonly<Record<string, TableColumns>> = {
       principal_id: 'whose user a person is; each grant of it is a row',
     },
   },
+  upstream_accounts: {
+    compared: {
+      account_id: "'ua_other'",
+      principal_ref: "'acme::other'",
+      resource_id: "'mcpr_other'",
+      issuer: "'https://evil.example'",
+    },
+    harmless: {
+      principal_type: 'its tokens do not open for another one',
+      principal_id: 'its tokens do not open for another one',
+      tokens: 'sealed by the principal’s key, with whose and where they are',
+      scopes: SHOWN,
+      bound: SHOWN,
+      revision: 'which of two refreshes is the later one',
+      connected_at: SHOWN,
+      expires_at: 'when a new token is asked for',
+      refreshed_at: SHOWN,
+      refreshing_until: 'which process asks for it',
+    },
+  },
+  upstream_revocations: {
+    compared: {},
+    harmless: Object.fromEntries(
+      ['account_id', 'issuer', 'tokens', 'tries', 'next_at', 'until'].map((name) => [
+        name,
+        'tokens of accounts that have ended, sealed',
+      ]),
+    ),
+  },
+  upstream_clients: {
+    compared: {},
+    harmless: { issuer: 'sealed with its registration', client: 'sealed' },
+  },
   approvals: {
     compared: {},
     harmless: {
@@ -471,12 +507,12 @@ async function deployment(t: Parameters<typeof scratch>[0]): Promise<string> {
   await (await signedInBySecret(stage)).ask('GET', '/proxy')
   await made('POST', '/v1/admin/stops', { scope: { kind: 'users' }, reason: 'they wait' })
   await stage.close(0)
-  await grantTo(stage.settings.databaseUrl, 'one')
+  await grantTo(stage.settings.databaseUrl, 'one', files.resource_id)
   return stage.settings.databaseUrl.slice('sqlite:'.length)
 }
 
-/** Has a user of that name grant something to a client, as the door of people records it. */
-async function grantTo(url: string, name: string): Promise<void> {
+/** Has a user of that name grant something to a client, and connect an account, as the door of people records it. */
+async function grantTo(url: string, name: string, resourceId: string): Promise<void> {
   const database = await openDatabase(url)
   const ledger = await openLedger({ database, version: '0' })
   const { principal_id: principalId, principal_ref: ref } = await database.kysely
@@ -493,6 +529,21 @@ async function grantTo(url: string, name: string): Promise<void> {
   }
   const entries = [noteEntry(grantIssuedNote(grant, ref), at, 'c')]
   await ledger.commit({ statements: [insertGrant(database, grant)], entries })
+  const account: StoredAccount = {
+    ...{ account_id: 'ua_1', principal_type: 'user', principal_id: principalId, principal_ref: ref },
+    ...{
+      resource_id: resourceId,
+      issuer: 'https://login.example',
+      scopes: 'files',
+      tokens: 'c2VhbGVk',
+      bound: 1,
+    },
+    ...{ revision: 1, connected_at: timestamp(at), expires_at: timestamp(at), refreshed_at: timestamp(at) },
+    refreshing_until: timestamp(at),
+  }
+  const connected = accountConnectedNote(accountOf(account), { client: 'document', subjectSha256: null })
+  const statements = [insertAccount(database, account)]
+  await ledger.commit({ statements, entries: [noteEntry(connected, at, 'c')] })
   await ledger.close()
   await database.close()
 }

@@ -64,6 +64,7 @@ await t.test(
       drop trigger audit_rows_delete; drop table audit_segments; drop table audit_states;
       drop table provider_states; drop table spend_counts; drop table stops; drop table limits; drop table limit_set; drop table limit_meters;
       drop table approvals; drop table people_grants; drop table people_states; drop table people_identities;
+      drop table upstream_accounts; drop table upstream_revocations; drop table upstream_clients;
       ${ADDED_TO_SERVERS.map((column) => `alter table mcp_resources drop column ${column};`).join(' ')}
       create trigger audit_rows_delete before delete on audit_rows
       begin select raise(abort, 'audit_log is append-only'); end;
