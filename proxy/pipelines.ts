@@ -31,7 +31,7 @@ import { tokenProof, tokenRequest } from './auth/token-request.ts'
 import { endpointFor, wouldReach } from './llm/describe-providers.ts'
 import type { DialectName, LlmEndpoint } from './llm/dialects/registry.ts'
 import { limitedModels } from './llm/limits/limited.ts'
-import { costEstimate } from './llm/limits/priced.ts'
+import { callPrices } from './llm/limits/priced.ts'
 import { JUDGED_MEMBERS, type LlmTarget, llmCall, llmMembers } from './llm/routing.ts'
 import type { StateMemory } from './llm/state/memory.ts'
 import { WATCHED_NAMES } from './llm/state/names.ts'
@@ -209,7 +209,7 @@ function callerQuestions({
     proof: dpop(judged),
     rules: rulesInForce(present),
     /** The means of the last question of calls: prices are read for it once. */
-    limited: { ...limits, costOf: costEstimate(configuration) },
+    limited: { ...limits, ...callPrices(configuration) },
     adminPages,
     // Operators get tokens on a listener of administration as well.
     eitherPages: ANYONE.pass(origin(adminUrls)),

@@ -61,6 +61,7 @@ const constraint = z.union([
 const listedModel = z.object({
   id: z.string(),
   match: pattern,
+  context_window: z.number().nullish(),
   prices: z.union([z.array(z.object({ constraint: constraint.optional(), prices: amounts })), amounts]),
 })
 type ListedVendorModel = z.output<typeof listedModel>
@@ -179,6 +180,10 @@ const OTHER: Readonly<Record<string, string>> = {
   ...{ input_audio: 'input', input_image: 'input', output_audio: 'output', output_image: 'output' },
 }
 
+/** A window that a tier begins above is of calls without a header that widens it: it bounds nothing. */
+const windowOf = (known: number, overs: readonly number[]) =>
+  known > 0 && overs.every((over) => over < known) ? { window: known } : {}
+
 /** Makes the price of a model; null if it is not sold by tokens. */
 function pricedModel(
   vendor: string,
@@ -186,7 +191,9 @@ function pricedModel(
   today: string,
 ): Omit<PricedModel, 'match'> | null {
   const prices = pricesToday(model.prices, today)
-  if (Object.keys(prices).length === 0 && model.id.endsWith(':free')) return { free: true }
+  const known = model.context_window ?? 0
+  if (Object.keys(prices).length === 0 && model.id.endsWith(':free'))
+    return { free: true, ...windowOf(known, []) }
   const names = Object.values(TOKEN_NAMES).flat()
   if (!names.some((name) => prices[name] !== undefined)) return null
   const starts = Object.values(prices).flatMap((one) => (typeof one === 'number' ? [] : one.tiers))
@@ -209,6 +216,7 @@ function pricedModel(
     ...(search !== undefined && { search }),
     ...(files !== undefined && { uses: { file_search: files } }),
     ...(FACTORS_OF[vendor] && { factors: FACTORS_OF[vendor] }),
+    ...windowOf(known, overs),
   }
 }
 

@@ -6,9 +6,22 @@ export interface CallSize {
   readonly bytes: number
   /** The most tokens of output that it asks for; null: it says nothing. */
   readonly maxOutput: number | null
-  /** The member of its body that brings in what is not in it; absent: none is known. */
-  readonly unbounded?: string
+  /** True: it is told to its provider in the words of another API. */
+  readonly isTranslated?: boolean
 }
+
+/** The things that a call brings in, and its bytes do not bound. */
+export interface BroughtIn {
+  /** The member that has no bound whatever; null: none. */
+  readonly unbounded: string | null
+  /** A member that brings in as much as the model can take; null: none. */
+  readonly whole: string | null
+  /** Pictures in its body. */
+  readonly pictures: number
+}
+
+/** Tokens. No model of the table counts a picture as more: the dearest known way is some 48,000. */
+const MAX_PICTURE = 50_000
 
 /** The output that is held while little is known, however much a call asks for. Tokens. */
 const FIRST_OUTPUT = 4_096
@@ -24,11 +37,26 @@ export const firstTokens = ({ bytes, maxOutput }: CallSize) => ({
   output: Math.min(maxOutput ?? FIRST_OUTPUT, FIRST_OUTPUT),
 })
 
-/** Tokens of a call at the most: every byte is one, and the answer is as long as it may be. */
+/** Tokens of a call whose bytes are all that it brings in, at the most: each is one, and the answer as long as it may be. */
 export const mostTokens = ({ bytes, maxOutput }: CallSize) => ({
   input: bytes,
   output: maxOutput ?? Number.POSITIVE_INFINITY,
 })
+
+/**
+ * Tokens of input at the most, whatever the call brings in. A byte that is translated counts as two. `window`: the
+ * tokens that the model can take; null, not known. Returns Infinity if that bounds it, and is not known.
+ */
+export function mostInput(
+  { bytes, isTranslated = false }: CallSize,
+  { whole, pictures }: BroughtIn,
+  window: number | null,
+): number {
+  const own = isTranslated ? 2 * bytes : bytes
+  const most = window ?? Number.POSITIVE_INFINITY
+  if (whole !== null) return Math.max(own, most)
+  return Math.max(own, Math.min(own + pictures * MAX_PICTURE, most))
+}
 
 /** Tokens of input that a call has at the least. */
 export const leastInput = ({ bytes }: CallSize): number => Math.ceil(bytes / 4)

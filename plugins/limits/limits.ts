@@ -9,7 +9,15 @@ import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 import type { RulesInForce } from '../stops/stop.ts'
 import { ApplyingLimits } from './applying.ts'
-import { type CallSize, firstTokens, leastInput, mostTokens, type UsageSamples } from './estimate.ts'
+import {
+  type BroughtIn,
+  type CallSize,
+  firstTokens,
+  leastInput,
+  mostInput,
+  mostTokens,
+  type UsageSamples,
+} from './estimate.ts'
 import type { KnownFull } from './known-full.ts'
 import { limitRefusal } from './refusal.ts'
 
@@ -43,6 +51,8 @@ export interface LimitedThings extends ScopedThings {
   readonly wire?: string | undefined
   /** The words of the call that prices differ by: `service_tier`, `speed`, `geo`. */
   readonly words?: Readonly<Record<string, unknown>>
+  /** Reads what the call brings in. Asked for strict limits alone. Absent: nothing. */
+  readonly broughtIn?: () => BroughtIn | Promise<BroughtIn>
 }
 
 type LimitNeeds = Arrival & RulesInForce & { readonly holder: Principal }
@@ -59,6 +69,8 @@ export interface LimitDependencies {
   readonly samples: UsageSamples
   readonly full: KnownFull
   readonly costOf: CostEstimate
+  /** Returns the tokens that the largest of models can take at once; null: of one nobody has said. */
+  readonly windowOf: (models: readonly string[]) => number | null
 }
 
 /**
@@ -67,12 +79,12 @@ export interface LimitDependencies {
  * it does NOT look at how much is used: the ledger does, in the transaction of the decision.
  */
 export function callLimits<Facts extends object>(
-  { samples, full, costOf }: LimitDependencies,
+  { samples, full, costOf, windowOf }: LimitDependencies,
   thingsOf: (facts: Facts) => LimitedThings,
 ): Plugin<LimitNeeds & Facts, { limits: CallLimits }> {
   let applying: ApplyingLimits | null = null
   let none: { limits: CallLimits } = { limits: { rulesRevision: 0, claims: NONE, model: null } }
-  const admit = (facts: LimitNeeds & Facts): { limits: CallLimits } => {
+  const admit = (facts: LimitNeeds & Facts): { limits: CallLimits } | Promise<{ limits: CallLimits }> => {
     const { rules } = facts
     if (applying?.rules !== rules) {
       applying = new ApplyingLimits(rules)
@@ -80,17 +92,26 @@ export function callLimits<Facts extends object>(
     }
     if (rules.limits.length === 0) return none
     const things = thingsOf(facts)
-    const { holder, at } = facts
+    const { holder } = facts
     const found = applying.to({ principal: holder, models: things.models, tool: things.tool })
     if (found.length > MAX_APPLYING) throw tooMany(found.length)
+    const isStrict = things.broughtIn !== undefined && found.some(({ strict }) => strict)
+    const broughtIn = isStrict ? things.broughtIn() : NOTHING
+    if (broughtIn instanceof Promise) return broughtIn.then((one) => reserved(facts, things, found, one))
+    return reserved(facts, things, found, broughtIn)
+  }
+  const reserved = (
+    { holder, at, rules }: LimitNeeds & Facts,
+    things: LimitedThings,
+    found: readonly CallLimit[],
+    broughtIn: BroughtIn,
+  ): { limits: CallLimits } => {
     const model = things.models[0] ?? things.tool
-    const routed = applying.nameModels && things.wire !== undefined ? { routed: things.models } : {}
+    const routed = applying?.nameModels && things.wire !== undefined ? { routed: things.models } : {}
     const claims = found.map((limit): LimitClaim => {
       const { span, most, refill } = meterAt(limit, at)
       const took = tookOf(limit, {
-        things,
-        samples,
-        costOf,
+        ...{ things, samples, costOf, broughtIn, windowOf },
         key: sampleKey(holder.ref, model, limit.measure),
       })
       const who = limit.each ? holder.ref : ''
@@ -115,29 +136,45 @@ export function callLimits<Facts extends object>(
 }
 
 const NONE: readonly never[] = []
+const NOTHING: BroughtIn = { unbounded: null, whole: null, pictures: 0 }
 
 const sampleKey = (principal: string, model: string | null, measure: CallLimit['measure']): string =>
   `${measure}\0${principal}\0${model ?? ''}`
 
-interface TookDependencies extends Pick<LimitDependencies, 'samples' | 'costOf'> {
+interface TookDependencies extends Pick<LimitDependencies, 'samples' | 'costOf' | 'windowOf'> {
   readonly things: LimitedThings
+  readonly broughtIn: BroughtIn
   readonly key: string
 }
 
 /** Estimates what a call uses of a limit. Whole numbers. */
-function tookOf({ measure, strict }: CallLimit, { things, samples, costOf, key }: TookDependencies): number {
+function tookOf({ measure, strict }: CallLimit, dependencies: TookDependencies): number {
   if (measure === 'calls' || measure === 'concurrent') return 1
+  const { things, samples, costOf, key } = dependencies
   const { size } = things
   const inMeasure = (tokens: { readonly input: number; readonly output: number }): number =>
     measure === 'tokens' ? tokens.input + tokens.output : costOrRefuse(costOf(things, tokens, strict))
-  if (strict && size.unbounded !== undefined) throw unbounded(size.unbounded)
-  if (strict && size.maxOutput === null) throw new Refusal('limit_unbounded')
+  if (strict) return inMeasure(strictTokens(dependencies))
   const most = size.maxOutput === null ? Number.POSITIVE_INFINITY : inMeasure(mostTokens(size))
-  if (strict) return most
   const usual = samples.percentile(key)
   const least = inMeasure({ input: leastInput(size), output: 0 })
   const held = usual === null ? inMeasure(firstTokens(size)) : Math.max(usual, least)
   return Math.ceil(Math.min(held, most))
+}
+
+/** Tokens that a call cannot pass, or a refusal that names what has no bound. */
+function strictTokens({ things: { size, models }, broughtIn, windowOf }: TookDependencies) {
+  const { unbounded: member, whole } = broughtIn
+  if (member !== null) throw unbounded(member)
+  if (size.maxOutput === null) throw new Refusal('limit_unbounded')
+  const input = mostInput(
+    size,
+    broughtIn,
+    whole === null && broughtIn.pictures === 0 ? null : windowOf(models),
+  )
+  if (input === Number.POSITIVE_INFINITY)
+    throw unbounded(whole ?? '', 'no price states the window of its model')
+  return { input, output: size.maxOutput }
 }
 
 function costOrRefuse(cost: number | null): number {
@@ -145,10 +182,14 @@ function costOrRefuse(cost: number | null): number {
   return cost
 }
 
-const unbounded = (member: string): Refusal =>
+const unbounded = (member: string, reason?: string): Refusal =>
   new Refusal('limit_unbounded', {
-    message: `A strict limit applies to this call, and what its ${member} brings in has no bound. Leave it out.`,
+    message: `A strict limit applies to this call, and what its ${member} brings in has no bound${reason ? `: ${reason}` : ''}. ${ADVICE[member] ?? 'Leave it out.'}`,
   })
+
+const ADVICE: Readonly<Record<string, string>> = {
+  stream_options: 'Ask for stream_options.include_usage.',
+}
 
 const tooMany = (count: number): Refusal =>
   new Refusal('limits_too_many', {

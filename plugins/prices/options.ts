@@ -7,6 +7,8 @@ const MAX_USE_PRICE = 1_000
 const MAX_FACTOR = 1_000
 const MAX_MODELS = 10_000
 const MAX_TIERS = 16
+/** Tokens. */
+const MAX_WINDOW = 1_000_000_000
 
 const perMillion = (what: string) =>
   z.number().min(0).max(MAX_TOKEN_PRICE).describe(`USD for a million tokens: ${what}`)
@@ -71,8 +73,16 @@ const priced = z
       .optional()
       .describe('USD for a use of another tool that the provider runs, by tool (docs/ledger.md#tokens).'),
     factors: factors.optional().describe('Factors of this model, in place of the general ones of that kind.'),
+    window: z
+      .int()
+      .min(1)
+      .max(MAX_WINDOW)
+      .optional()
+      .describe(
+        'The tokens that it can take at once: strict limits count what a call names but does not hold as so many.',
+      ),
   })
-  .superRefine(({ match: _, free, ...rates }, context) => {
+  .superRefine(({ match: _, window, free, ...rates }, context) => {
     const refuse = (message: string) => context.addIssue({ code: 'custom', message })
     const { input, output, above, call, search, uses } = rates
     const hasRates = Object.values(rates).some((rate) => rate !== undefined)
@@ -85,6 +95,8 @@ const priced = z
     if (input === undefined && (call ?? search ?? uses) === undefined)
       refuse('must say input and output, or what a call or a use costs')
     const overs = (above ?? []).map(({ input_over }) => input_over)
+    if (overs.some((over) => over >= (window ?? Number.POSITIVE_INFINITY)))
+      refuse('must have a window above each input_over')
     if (overs.some((over, at) => at > 0 && over <= (overs[at - 1] ?? 0)))
       refuse('must have its tiers with input_over ascending')
   })

@@ -17,6 +17,8 @@ export interface ModelPrice {
   /** True: it costs nothing, and somebody has said so. */
   readonly isFree: boolean
   readonly source: PriceSource
+  /** The tokens that the model can take at once; null: nobody has said. No part of the rates. */
+  readonly window: number | null
 }
 
 /** The origin of rates: the operator's own file, the shipped table, or the operator's table. */
@@ -103,11 +105,11 @@ export function vendorIn(match: string): string {
   return rest.length === 0 || vendor.includes('*') ? '' : vendor
 }
 
-const namedPrice = (rates: PriceRates, source: PriceSource): ModelPrice => ({
+const namedPrice = (rates: PriceRates, source: PriceSource, window: number | null = null): ModelPrice => ({
   id: priceIdOf(rates),
   rates,
   isFree: Object.keys(rates).length === 0,
-  source,
+  ...{ source, window },
 })
 
 /** Pico-USD of a token, in USD for a million. */
@@ -121,11 +123,11 @@ const FACTOR = 1e6
 const picoOf = (usd: number, unit: number): number => Math.ceil(Number((usd * unit).toPrecision(15)))
 
 function modelPrice(
-  { free, above = [], call, search, uses = {}, factors: own = {}, ...model }: PricedModel,
+  { free, above = [], call, search, uses = {}, factors: own = {}, window, ...model }: PricedModel,
   general: PriceOptions['factors'],
   source: PriceSource,
 ): ModelPrice {
-  if (free) return namedPrice(FREE_RATES, source)
+  if (free) return namedPrice(FREE_RATES, source, window ?? null)
   const tokens = ratesIn(model)
   const ofUses = Object.entries({ ...uses, ...(search !== undefined && { web_search: search }) })
   const factors = FACTOR_KINDS.flatMap((kind) => {
@@ -143,6 +145,7 @@ function modelPrice(
       ...(tokens.input !== undefined && factors.length > 0 && { factors: Object.fromEntries(factors) }),
     },
     source,
+    window ?? null,
   )
 }
 

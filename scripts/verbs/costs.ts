@@ -98,7 +98,7 @@ const rateText = ({ tokens = {} }: NonNullable<FoundPrice['rates']>): string =>
     .map(([kind, rate]) => `${kind} ${rate / PICO_PER_MILLION_USD}`)
     .join(', ')
 
-const priceText = ({ free, rates }: FoundPrice): string => {
+const priceText = ({ free, rates, window }: FoundPrice): string => {
   if (free) return 'free'
   if (rates === null) return 'no price'
   const { above = [], uses = {}, call } = rates
@@ -107,6 +107,7 @@ const priceText = ({ free, rates }: FoundPrice): string => {
     ...above.map((tier) => `over ${tier.input_over} of input: ${rateText({ tokens: withoutStart(tier) })}`),
     ...Object.entries(uses).map(([tool, rate]) => `${tool} ${rate / PICO_OF_USD} a use`),
     ...(call === undefined ? [] : [`${call / PICO_OF_USD} a call`]),
+    ...(typeof window === 'number' ? [`takes ${window} tokens`] : []),
   ].join('; ')
 }
 

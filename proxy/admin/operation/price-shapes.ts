@@ -23,6 +23,7 @@ const foundPriceShape = z.strictObject({
   source: z.enum(['file', 'builtin', 'table']).nullable(),
   free: z.boolean(),
   rates: ratesShape.nullable(),
+  window: z.int().nullable().meta({ description: 'The tokens that it can take at once. Null: not known.' }),
 })
 
 export const foundPricesShape = z.strictObject({

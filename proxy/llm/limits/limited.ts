@@ -1,34 +1,36 @@
-import { isObject } from '../../../db/support/json.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { LimitedThings } from '../../../plugins/limits/limits.ts'
+import type { Arrival } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { LlmOptions } from '../options.ts'
-import { type LlmTarget, providerRouting } from '../routing.ts'
+import { type AskedTarget, type LlmTarget, type ProviderRouting, providerRouting } from '../routing.ts'
+import { BOUNDS, broughtInBy } from './brought-in.ts'
 
-type LimitedBody = Pick<JsonBody, 'body' | 'json'> & { readonly target: LlmTarget }
-
-/** The members by which APIs bound an answer. Tokens. */
-const BOUNDS = ['max_output_tokens', 'max_completion_tokens', 'max_tokens'] as const
+type LimitedBody = Pick<JsonBody, 'body' | 'json' | 'repeated'> &
+  Pick<Arrival, 'hangup'> & { readonly target: LlmTarget }
 
 /** Says of a call of a model what limits look at: the models as they are routed, whatever the caller called them. */
 export function limitedModels(options: LlmOptions): (facts: LimitedBody) => LimitedThings {
   const route = providerRouting(options)
-  return ({ body, json, target: { model, endpoint } }) => ({
-    models: routed(route, model, endpoint),
-    tool: null,
-    size: { bytes: body.length, maxOutput: boundOf(json), ...unboundedIn(json) },
-    wire: endpoint.wire,
-    words: { service_tier: json.service_tier, speed: json.speed, geo: json.inference_geo },
-  })
+  return (facts) => {
+    const { json, target } = facts
+    const { endpoint } = target
+    const targets = routed(route, target)
+    return {
+      models: targets.map(({ provider, model }) => `${provider.name}/${model ?? ''}`),
+      tool: null,
+      size: sizeOf(facts, targets),
+      wire: endpoint.wire,
+      words: { service_tier: json.service_tier, speed: json.speed, geo: json.inference_geo },
+      // What costs nothing brings in nothing.
+      ...(!endpoint.isFree && { broughtIn: () => broughtInBy(facts) }),
+    }
+  }
 }
 
-function routed(
-  route: ReturnType<typeof providerRouting>,
-  model: string | null,
-  endpoint: LlmTarget['endpoint'],
-): readonly string[] {
+function routed(route: ProviderRouting, { model, endpoint }: LlmTarget): readonly AskedTarget[] {
   try {
-    return route(model, endpoint).map((one) => `${one.provider.name}/${one.model ?? ''}`)
+    return route(model, endpoint)
   } catch (error) {
     // No provider has it: the call is refused where it would be sent.
     if (error instanceof Refusal) return []
@@ -36,26 +38,29 @@ function routed(
   }
 }
 
-function boundOf(json: JsonBody['json']): number | null {
-  const bound = BOUNDS.map((name) => json[name]).find((value) => value !== undefined && value !== null)
-  if (typeof bound !== 'number' || bound < 0) return null
-  const choices = typeof json.n === 'number' && json.n > 1 ? json.n : 1
-  return Math.ceil(bound * choices)
+function sizeOf(
+  { body, json, target: { endpoint } }: LimitedBody,
+  targets: readonly AskedTarget[],
+): LimitedThings['size'] {
+  if (endpoint.isFree) return { bytes: 0, maxOutput: 0 }
+  const maxOutput = endpoint.upstreamPath === EMBEDDINGS ? 0 : boundOf(json)
+  return { bytes: body.length, maxOutput, isTranslated: targets.some(({ wire }) => wire !== null) }
 }
 
-/** Members by which a body goes on from what a provider keeps, or has it read elsewhere. */
-const OUTSIDE = ['previous_response_id', 'conversation', 'container', 'mcp_servers'] as const
+/** The path of what only reads. */
+const EMBEDDINGS = '/embeddings'
 
-/** Tools that the caller runs; the provider runs the others, and reads what they find. */
-const CALLERS_TOOL =
-  /^(?:function|custom|local_shell|apply_patch|(?:bash|text_editor|computer|memory)_\d{8})$/
+/** Returns the most that all answers of a call may have. Of two bounds nobody knows which one a provider takes. */
+function boundOf(json: JsonBody['json']): number | null {
+  const stated = BOUNDS.map((name) => json[name]).filter((value) => value !== undefined && value !== null)
+  const bounds = stated.filter((value) => typeof value === 'number' && value >= 0)
+  if (stated.length === 0 || bounds.length < stated.length) return null
+  return Math.ceil(Math.max(...bounds.map(Number)) * answersOf(json))
+}
 
-/** Names the member of a body that brings in what has no bound. Does NOT look for files and links in messages. */
-function unboundedIn(json: JsonBody['json']): { readonly unbounded?: string } {
-  const member = OUTSIDE.find((name) => json[name] !== undefined && json[name] !== null)
-  if (member) return { unbounded: member }
-  const { tools } = json
-  const isProviders = (tool: unknown): boolean =>
-    isObject(tool) && typeof tool.type === 'string' && !CALLERS_TOOL.test(tool.type)
-  return Array.isArray(tools) && tools.some(isProviders) ? { unbounded: 'tools' } : {}
+/** Counts the answers to a call; the old completions answer each text of a list. */
+function answersOf({ n, best_of: tried, prompt }: JsonBody['json']): number {
+  const asked = Math.max(1, ...[n, tried].filter((count) => typeof count === 'number'))
+  const isList = Array.isArray(prompt) && typeof prompt[0] !== 'number'
+  return asked * (isList ? Math.max(1, prompt.length) : 1)
 }

@@ -70,8 +70,16 @@ interface FoundItem {
  * Finds the ids by which a request names what its provider keeps, at most one more than {@link MAX_NAMED_IDS}. `bytes`
  * is sound JSON. Of a name that stands twice in an object, each counts: readers differ in which one they take.
  */
-export function* namedIdsSteps(bytes: Buffer, wire: ApiWire): WorkSteps<readonly NamedId[]> {
-  const finder = new IdFinder(bytes, wire)
+export const namedIdsSteps = (bytes: Buffer, wire: ApiWire): WorkSteps<readonly NamedId[]> =>
+  namedTextsSteps(bytes, STATE_NAMES[wire], READ_NAMES[wire])
+
+/** Does what {@link namedIdsSteps} does, by other names. `read`: those that `names` makes. */
+export function* namedTextsSteps(
+  bytes: Buffer,
+  names: StateNames,
+  read: WatchedNames,
+): WorkSteps<readonly NamedId[]> {
+  const finder = new IdFinder(bytes, names, read)
   while (!finder.step()) yield
   return finder.found
 }
@@ -91,10 +99,10 @@ class IdFinder {
   /** True: the last token was the bracket that opens an object or a list. */
   #isEmpty = false
 
-  constructor(bytes: Buffer, wire: ApiWire) {
+  constructor(bytes: Buffer, names: StateNames, read: WatchedNames) {
     this.#bytes = bytes
-    this.#names = STATE_NAMES[wire]
-    this.#read = READ_NAMES[wire]
+    this.#names = names
+    this.#read = read
     this.#plain = new PlainBytes(bytes)
   }
 

@@ -131,7 +131,8 @@ const READ_BY_ID: ReadonlySet<string> = new Set([
 export const isReadById = (type: string): boolean =>
   READ_BY_ID.has(type) || !Object.hasOwn(ITEM_CONTENT, type)
 
-function readOf({ ids, outer, holders, objects, opaque, free, items }: StateNames): WatchedNames {
+/** Returns the names that are read of a body to find what others name. */
+export function readOf({ ids, outer, holders, objects, opaque, free, items }: StateNames): WatchedNames {
   const contents =
     items === null ? [] : [items, ...Object.values(ITEM_CONTENT).filter((name) => name !== null)]
   const names = [...ids, ...outer, ...holders, ...objects, ...opaque, ...free, ...contents, 'id', 'type']

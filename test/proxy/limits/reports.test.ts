@@ -196,6 +196,10 @@ models:
     cache_write: 10
     output: 2
     above: [{ input_over: 1000, input: 2, cache_write: 20, output: 4 }]
+    window: 200000
+  - match: "openai/old"
+    input: 1
+    output: 2
 factors: { service_tier: { priority: 3 } }
 `
 
@@ -203,7 +207,7 @@ t.test('a strict budget holds the dearest that a call may cost, and refuses what
   const gateway = await testGateway(t, { files: { '55-prices.yaml': PRICES } })
   const bot = await gateway.enroll('bot', ['llm.chat', 'team.strict', 'team.loose'])
   const strict = { measure: 'cost', per: 'ever', strict: true }
-  const id = await limit(gateway, { name: 'strict', ...strict, amount: 1_000_000 })
+  const id = await limit(gateway, { name: 'strict', ...strict, amount: 10_000_000 })
   answering(gateway, { prompt_tokens: 10, completion_tokens: 5 })
   const heldOf = async (more: object): Promise<number> => {
     t.equal((await chat(gateway, bot, { max_tokens: 100, ...more })).status, 200)
@@ -227,7 +231,49 @@ t.test('a strict budget holds the dearest that a call may cost, and refuses what
     const refused = await chat(gateway, bot, { max_tokens: 100, [member]: value })
     t.match(refused.json, { reason: 'limit_unbounded', message: new RegExp(`its ${member} brings in`) })
   }
+  const file = { messages: [{ role: 'user', content: [{ type: 'file', file: { file_data: 'data:application/pdf;base64,AA' } }] }] }
+  const link = { messages: [{ role: 'user', content: [{ image_url: { url: 'https://a.example/b' } }] }] }
+  const picture = {
+    messages: [{ role: 'user', content: [{ image_url: { url: 'data:image/png;base64,A' } }] }],
+  }
+  t.equal(await heldOf(link), 200_000 * 20 + 100 * 4, 'a link counts as all that the model can take')
+  t.equal(await heldOf(picture), (bytes(picture) + 50_000) * 20 + 100 * 4)
+  for (const [member, body] of [
+    ['messages\\[0\\].content\\[0\\].file.file_data', file],
+    ['messages\\[0\\].content\\[0\\].image_url.url', link],
+  ] as const) {
+    const refused = await chat(gateway, bot, { max_tokens: 100, ...body, model: 'openai/old' })
+    const message = new RegExp(`its ${member} brings in has no bound: no price states the window`)
+    t.match(refused.json, { reason: 'limit_unbounded', message })
+  }
   await settled(gateway, id)
+  const embedded = { model: 'gpt-embed', input: 'x' }
+  t.equal(
+    (await gateway.call(bot, 'POST', '/v1/embeddings', { body: embedded })).status,
+    200,
+    'it reads alone',
+  )
+  await settled(gateway, id)
+})
+
+t.test('what costs nothing holds nothing', async (t) => {
+  const gateway = await sharedGateway(t)
+  const bot = await gateway.enroll('free', ['llm.chat', 'team.free'])
+  const id = await limit(gateway, {
+    ...{
+      name: 'free',
+      for: { holding: 'team.free' },
+      measure: 'tokens',
+      per: 'day',
+      amount: 1,
+      strict: true,
+    },
+  })
+  answering(gateway, {})
+  const counted = { model: 'claude-x', messages: [{ role: 'user', content: 'how many are these?' }] }
+  const { status } = await gateway.call(bot, 'POST', '/v1/messages/count_tokens', { body: counted })
+  t.equal(status, 200)
+  t.equal(await settled(gateway, id), 0)
 })
 
 t.test('the meter, the rows and the sums of costs say the same', async (t) => {

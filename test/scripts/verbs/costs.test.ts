@@ -73,7 +73,7 @@ t.test('prices check reads all pages, names what has no price, and exits with 1'
 })
 
 t.test('prices show names the entry and the rates, and exits with 1 if there is no price', async (t) => {
-  const none = { price: null, entry: null, source: null, free: false, rates: null }
+  const none = { price: null, entry: null, source: null, free: false, rates: null, window: null }
   const rates = {
     tokens: { input: 5_000_000, output: 30_000_000 },
     above: [{ input_over: 272_000, input: 10_000_000, output: 45_000_000 }],
@@ -81,10 +81,10 @@ t.test('prices show names the entry and the rates, and exits with 1 if there is 
   }
   const one = { provider: 'openai', model: 'gpt-5', price: 'ab', entry: 'gpt-5*', source: 'builtin' }
   const found = (prices: readonly object[]) => () => ({ configured: true, table: 'cd', prices })
-  const well = await ran('prices', ['show', 'gpt-5'], found([{ ...one, free: false, rates }]))
+  const well = await ran('prices', ['show', 'gpt-5'], found([{ ...one, free: false, rates, window: 400_000 }]))
   t.match(
     well.out,
-    /openai +gpt-5 +gpt-5\* +builtin +input 5, output 30; over 272000 of input: input 10, output 45; web_search 0\.01 a use\ntable cd/,
+    /openai +gpt-5 +gpt-5\* +builtin +input 5, output 30; over 272000 of input: input 10, output 45; web_search 0\.01 a use; takes 400000 tokens\ntable cd/,
   )
   t.match(well, { code: 0, asked: ['/v1/admin/prices?model=gpt-5'] })
   const free = await ran('prices', ['show', 'gpt-5'], found([{ ...one, free: true, rates: {} }]))
