@@ -231,7 +231,11 @@ t.test('a strict budget holds the dearest that a call may cost, and refuses what
     const refused = await chat(gateway, bot, { max_tokens: 100, [member]: value })
     t.match(refused.json, { reason: 'limit_unbounded', message: new RegExp(`its ${member} brings in`) })
   }
-  const file = { messages: [{ role: 'user', content: [{ type: 'file', file: { file_data: 'data:application/pdf;base64,AA' } }] }] }
+  const file = {
+    messages: [
+      { role: 'user', content: [{ type: 'file', file: { file_data: 'data:application/pdf;base64,AA' } }] },
+    ],
+  }
   const link = { messages: [{ role: 'user', content: [{ image_url: { url: 'https://a.example/b' } }] }] }
   const picture = {
     messages: [{ role: 'user', content: [{ image_url: { url: 'data:image/png;base64,A' } }] }],

@@ -81,7 +81,11 @@ t.test('prices show names the entry and the rates, and exits with 1 if there is 
   }
   const one = { provider: 'openai', model: 'gpt-5', price: 'ab', entry: 'gpt-5*', source: 'builtin' }
   const found = (prices: readonly object[]) => () => ({ configured: true, table: 'cd', prices })
-  const well = await ran('prices', ['show', 'gpt-5'], found([{ ...one, free: false, rates, window: 400_000 }]))
+  const well = await ran(
+    'prices',
+    ['show', 'gpt-5'],
+    found([{ ...one, free: false, rates, window: 400_000 }]),
+  )
   t.match(
     well.out,
     /openai +gpt-5 +gpt-5\* +builtin +input 5, output 30; over 272000 of input: input 10, output 45; web_search 0\.01 a use; takes 400000 tokens\ntable cd/,
