@@ -116,10 +116,11 @@ function forcedIn(query: Readonly<Record<string, string>>): string | undefined {
 }
 
 function replyOf<T extends InputSchemas, Output>(
-  { status, media, fromStrangers }: Operation<T, Output>,
-  { value, revision, next }: OperationResult<Output>,
+  { status: success, media, fromStrangers }: Operation<T, Output>,
+  { value, revision, next, status: shown }: OperationResult<Output>,
   path: string,
 ): Reply {
+  const status = shown ?? success
   if (status === 204) return { status }
   const headers = {
     'content-type': media ?? 'application/json',
@@ -237,6 +238,10 @@ export function docOf<T extends InputSchemas, Output, Other = never>(
               content: [{ schema, ...(media !== undefined && { media }) }, ...alternativeBody(other)],
               headers: headersOf(bound),
             },
+      ...(bound.preview &&
+        status === 201 && {
+          200: { description: 'With `dry_run`: what would be made.', content: [{ schema }] },
+        }),
       ...(mayWait(bound) && {
         202: {
           description: 'The change is waiting for a second operator (docs/operators.md#two-people).',

@@ -46,13 +46,26 @@ export const limitShape = z
 /** The same, with the preview of its change, if that was asked for. */
 const previewedLimit = limitShape.extend({ rehearsal: previewShape.exactOptional() })
 
+/** The terms of one that is not made yet, and what it would have done. */
+const previewOfNew = limitShape
+  .omit({ limit_id: true, override: true, created_at: true, updated_at: true, created_by: true })
+  .omit({ changed_by: true })
+  .extend({ rehearsal: previewShape })
+  .meta({ id: 'NewLimitPreview' })
+
 export type LimitView = z.output<typeof limitShape>
 
-export function limitView({ id, revision: _, ...limit }: LimitRecord): LimitView {
-  const { types } = limit.for
+export const limitView = ({ id, revision: _, ...limit }: LimitRecord): LimitView => ({
+  limit_id: id,
+  ...limit,
+  ...termsView(limit),
+})
+
+function termsView<Terms extends LimitTerms>(terms: Terms) {
+  const { types } = terms.for
   // Operators make no calls: a limit names none.
   const callers = types?.filter((type) => type !== 'operator')
-  return { limit_id: id, ...limit, for: { ...patternsOf(limit.for), ...(callers && { types: callers }) } }
+  return { ...terms, for: { ...patternsOf(terms.for), ...(callers && { types: callers }) } }
 }
 
 const patternsOf = ({ principals, models, tools, holding }: CallLimit['for']) => ({
@@ -89,6 +102,13 @@ export const getLimit = readOperation({
   },
 })
 
+/** Refuses with `conflict` a further limit if there are too many, or one has its name. */
+async function checkRoom({ database }: AdminContext, named: string): Promise<void> {
+  const limits = await listLimits(database)
+  if (limits.length >= MAX_LIMITS) throw conflict(`There are ${MAX_LIMITS} limits already. Remove one first.`)
+  if (limits.some((limit) => limit.name === named)) throw conflict(`There is a limit ${named} already.`)
+}
+
 /** POST /v1/admin/limits: it holds for the next call, on every gateway. */
 export const createLimit = operation({
   name: 'createLimit',
@@ -96,10 +116,8 @@ export const createLimit = operation({
   action: 'limit.created',
   harmless: true,
   summary: 'Limits calls by cost, tokens, calls or calls at once.',
-  takes: {
-    body: newLimitBody,
-  },
-  output: limitShape,
+  takes: { query: z.object({ dry_run: dryRun }), body: newLimitBody },
+  output: z.union([limitShape, previewOfNew]),
   status: 201,
   revised: true,
   reasons: ['conflict', 'audit_unavailable'],
@@ -111,13 +129,19 @@ export const createLimit = operation({
     per: 'month',
   },
   rehearses: (_context, { body }) => [{ limit: body }],
+  preview: async (context, { body }, caller) => {
+    const { name: named, terms } = newTerms(body)
+    await checkRoom(context, named)
+    const resolved = await resolveChanges(context, [{ limit: body }])
+    const rehearsal = await runRehearsal(context, caller, resolved, windowOf(caller.at))
+    return { status: 200, value: { name: named, ...termsView(terms), rehearsal } }
+  },
   run: (context, { body }, caller) =>
     // One after the other: each counts those before it.
     context.oneAtATime.run('limits', async () => {
       const { database } = context
       const { name: named, terms } = newTerms(body)
-      if ((await listLimits(database)).length >= MAX_LIMITS)
-        throw conflict(`There are ${MAX_LIMITS} limits already. Remove one first.`)
+      await checkRoom(context, named)
       const id = newLimitId()
       await commitChange(context, caller, {
         action: 'limit.created',

@@ -40,6 +40,8 @@ export interface OperationResult<Output> {
   readonly value: DeepReadonly<Output>
   /** The state of the object that `value` shows. Over HTTP it is the ETag. */
   readonly revision?: number
+  /** The HTTP status of what was not made, but shown. Absent: that of the operation. */
+  readonly status?: 200
   /** The query of the next page. Null or absent: there is none. Over HTTP it is a `Link` header. */
   readonly next?: Readonly<Record<string, string>> | null
 }

@@ -103,7 +103,7 @@ const makeForm = (facts: PageViewer, isOpen: boolean): HtmlFragment =>
 /** POST /proxy/limits: shows what it would have done to the calls of the last 30 days, and then makes it. */
 export const createLimitForm = (dashboard: DashboardContext) =>
   rehearsedFormHandler(dashboard, OPERATIONS.limits.create, {
-    given: (facts) => ({ body: typedLimit(facts) }),
+    given: (facts) => ({ query: {}, body: typedLimit(facts) }),
     ...{ to: '/proxy/limits', notice: 'limit_made', label: 'Make the limit' },
     title: () => 'Make the limit',
   })

@@ -45,6 +45,12 @@ t.test('what is rehearsed is what happens: the same calls of the same principals
   t.match(found.totals, { newly_refused: 2, newly_allowed: 0, undecidable: 0 })
   t.match(found.newly_refused, [{ principal_id: bot.id, reason: 'limit_reached', decisions: 2 }])
 
+  const dry = await gateway.admin('POST', `${LIMITS}?dry_run=true`, limit)
+  t.match(dry, { status: 200, json: { ...limit, each: false, rehearsal: { totals: { newly_refused: 2 } } } })
+  t.notOk('limit_id' in dry.json, 'it has no id, since it is not made')
+  t.notOk(
+    (await gateway.admin('GET', LIMITS)).json.limits.some(({ name }: { name: string }) => name === 'red'),
+  )
   const stale = await gateway.admin('POST', LIMITS, { ...limit, amount: 4 }, { 'if-rehearsed': found.id })
   t.equal(stale.status, 412, 'a rehearsal of another amount is none of this')
   const made = await gateway.admin('POST', LIMITS, limit, { 'if-rehearsed': found.id })
@@ -59,6 +65,7 @@ t.test('what is rehearsed is what happens: the same calls of the same principals
     [200],
   )
 
+  t.equal((await gateway.admin('POST', `${LIMITS}?dry_run=true`, limit)).status, 409, 'its name is taken')
   const path = `${LIMITS}/${made.json.limit_id}`
   const raised = await gateway.admin('PATCH', `${path}?dry_run=true`, { amount: 100 })
   t.equal(raised.status, 200, JSON.stringify(raised.json))
