@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Database } from '../database.ts'
 import { type MeterState, NEW_METER, usageOf } from '../ledger/meters/meter-book.ts'
 import { type CallLimit, meterAt } from './limit.ts'
-import { readMeters, readSharedMeters } from './store.ts'
+import { readMeters, readMetersOf, readSharedMeters } from './store.ts'
 
 /** The use of one meter at an instant. */
 export interface MeterUsage {
@@ -71,6 +71,50 @@ export async function readUsage<Limit extends CallLimit>(
     if (isRead) await nextTurn()
   }
   return [...shared, ...each]
+}
+
+/** The limits whose meters are read at once: no reading holds up other calls for long. */
+const PORTION = 64
+
+/** A limit, and the meter that the calls of one principal count on. */
+export interface OwnUsageReading<Limit extends CallLimit> {
+  readonly limit: Limit
+  readonly meter: MeterUsage
+}
+
+/** Reads how much is used now of the limits of one principal, in their order. `ref`: its name in the ledger. */
+export async function readOwnUsage<Limit extends CallLimit>(
+  database: Pick<Database, 'kysely'>,
+  limits: readonly Limit[],
+  { ref, at }: { readonly ref: string; readonly at: number },
+): Promise<readonly OwnUsageReading<Limit>[]> {
+  const all: OwnUsageReading<Limit>[] = []
+  for (let from = 0; from < limits.length; from += PORTION) {
+    if (from > 0) await nextTurn()
+    all.push(...(await readOwnPortion(database, limits.slice(from, from + PORTION), { ref, at })))
+  }
+  return all
+}
+
+async function readOwnPortion<Limit extends CallLimit>(
+  database: Pick<Database, 'kysely'>,
+  limits: readonly Limit[],
+  { ref, at }: { readonly ref: string; readonly at: number },
+): Promise<readonly OwnUsageReading<Limit>[]> {
+  const found = await readMetersOf(database, {
+    ids: limits.map(({ id }) => id),
+    owners: ['', ref],
+    spans: [...new Set(limits.map((limit) => meterAt(limit, at).span))],
+  })
+  const states = new Map(
+    found.map(({ limit_id: id, who, span, ...state }) => [`${id} ${who} ${span}`, state]),
+  )
+  return limits.map((limit) => {
+    const { span, refill, most: amount } = meterAt(limit, at)
+    const who = limit.each ? ref : ''
+    const state = states.get(`${limit.id} ${who} ${span}`) ?? NEW_METER
+    return { limit, meter: { who, ...usageOf(state, refill), amount } }
+  })
 }
 
 async function readShared<Limit extends CallLimit>(

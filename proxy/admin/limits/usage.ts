@@ -3,16 +3,21 @@ import type { Database } from '../../../db/database.ts'
 import { NEW_METER } from '../../../db/ledger/meters/meter-book.ts'
 import { alertedStep, isAlertable, readAlerted } from '../../../db/limits/alerts.ts'
 import { type CallLimit, meterAt, resetAt } from '../../../db/limits/limit.ts'
+import { compileScope } from '../../../db/limits/scope.ts'
 import { type LimitRecord, listLimits, readMeters } from '../../../db/limits/store.ts'
 import {
   type LimitUsageReading,
   type MeterUsage,
   meterUsages,
+  readOwnUsage,
   readUsage,
   usedPart,
 } from '../../../db/limits/usage.ts'
-import { principalNames } from '../../../db/principals/subject-keys.ts'
+import { findPrincipal } from '../../../db/principals/read.ts'
+import { ledgerNameOf, principalNames } from '../../../db/principals/subject-keys.ts'
 import { timestamp } from '../../../db/support/statement.ts'
+import { notFound } from '../../../plugins/refusal.ts'
+import { mapInBatches } from '../../../plugins/turns.ts'
 import { type OperationResult, readOperation } from '../operation/operation.ts'
 import { idParams, instant } from '../operation/shapes.ts'
 import { limitOf, limitShape, limitView } from './limits.ts'
@@ -96,6 +101,34 @@ export const listLimitUsage = readOperation({
     const question = { at, most: MAX_NEAREST, mostEach: MAX_EACH_READ }
     const read = await readUsage(database, await listLimits(database), question)
     return { value: { limits: nearestFirst(await namedUsages(database, read, at)) } }
+  },
+})
+
+/** The limits whose patterns are compiled in one turn of the loop. */
+const COMPILED_AT_ONCE = 16
+
+/**
+ * Lists the limits that apply to calls of one principal with what is used of them, the nearest to its amount first. For a
+ * page; no route has it.
+ */
+export const listLimitsOfOne = readOperation({
+  name: 'listLimitsOfOne',
+  summary: 'Lists the limits of calls of a principal.',
+  takes: { query: z.object({ principal: z.string() }) },
+  output: z.strictObject({ limits: z.array(usageShape) }),
+  reasons: ['not_found'],
+  run: async ({ database }, { query: { principal: id } }, { at }) => {
+    const ref = await ledgerNameOf(database, id)
+    const type = (await principalNames(database, [ref])).get(ref)?.type
+    const principal = type && (await findPrincipal(database, type, id))
+    if (!type || !principal) throw notFound(`There is no principal ${id}.`)
+    const { capabilities } = principal
+    const own = await mapInBatches(await listLimits(database), COMPILED_AT_ONCE, (limit) =>
+      compileScope(limit.for).fitsPrincipal({ id, type, capabilities }) ? [limit] : [],
+    )
+    const read = await readOwnUsage(database, own.flat(), { ref, at })
+    const usages = read.map(({ limit, meter }) => ({ limit, meters: [meter] }))
+    return { value: { limits: nearestFirst(await namedUsages(database, usages, at)) } }
   },
 })
 

@@ -1,9 +1,15 @@
 import { amountText } from '../../../plugins/limits/amount-text.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
-import { listLimitUsage, type NamedMeter, type NamedUsage } from '../../admin/limits/usage.ts'
+import {
+  listLimitsOfOne,
+  listLimitUsage,
+  type NamedMeter,
+  type NamedUsage,
+} from '../../admin/limits/usage.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
-import type { DashboardPage } from '../frame/frame.ts'
+import type { DashboardPage, PageContent } from '../frame/frame.ts'
 import {
   countWithNoun,
   csrf,
@@ -25,8 +31,14 @@ const NEEDS = OPERATIONS.limits.create.demands
 /** Lines that the page has: the nearest to their amounts. */
 const SHOWN = 100
 
-/** GET /proxy/limits: every limit, what is used of it, and who is nearest to it. `?q=`: those of such a name. */
-export const limitsPage: DashboardPage = async ({ context }, facts) => {
+/**
+ * GET /proxy/limits: every limit, what is used of it, and who is nearest to it. `?q=`: those of such a name;
+ * `?principal=`: those that its calls count on.
+ */
+export const limitsPage: DashboardPage = async (dashboard, facts) => {
+  const { context } = dashboard
+  const principal = new URLSearchParams(facts.query).get('principal')
+  if (principal !== null) return ownLimitsPage(dashboard, facts, principal)
   const { limits } = (await perform(listLimitUsage, context, {}, facts)).value
   const q = (new URLSearchParams(facts.query).get('q') ?? '').trim()
   const found = limits.filter(({ limit }) => limit.name.includes(q))
@@ -40,6 +52,25 @@ export const limitsPage: DashboardPage = async ({ context }, facts) => {
       isEmpty ? emptyText(facts) : html`<p>No limit has that name. <a href="/proxy/limits">Show all</a></p>`,
     )}</div>${found.length > SHOWN && html`<p>${countWithNoun(found.length - SHOWN, 'limit is', 'limits are')} further from the amount than these.</p>`}
 ${makeForm(facts, isEmpty)}`,
+  }
+}
+
+async function ownLimitsPage(
+  { context }: DashboardContext,
+  facts: AdministrationFacts,
+  principal: string,
+): Promise<PageContent> {
+  const { limits } = (await perform(listLimitsOfOne, context, { query: { principal } }, facts)).value
+  const rest = limits.length - SHOWN
+  return {
+    title: 'Limits',
+    section: '/proxy/limits',
+    body: html`<p class="lead">Of calls of <code>${principal}</code> alone. <a href="/proxy/limits">All</a></p>
+<section class="card stacked" id="limits"><h2>Limits of its calls</h2>${dataTable(
+      ['Limit', 'Used'],
+      limits.slice(0, SHOWN).map((one) => lineOf(one, facts.at)),
+      html`<p>No limit applies to its calls. <a href="/proxy/limits">Make one</a></p>`,
+    )}${rest > 0 && html`<p>${countWithNoun(rest, 'limit is', 'limits are')} further from the amount than these.</p>`}</section>`,
   }
 }
 

@@ -119,14 +119,15 @@ ${value.enrollment_method === 'byoca' && hasCapability(facts, enroll) && renewed
 ${value.enrollment_method === 'spiffe' ? await trustedCasCard(dashboard, one, now, facts) : html``}
 ${plural === 'agents' && html`<details class="card"><summary>Connect</summary>${clientSnippets(dashboard, value.name)}</details>`}
 ${plural !== 'operators' && html`<section class="card" id="usage" data-load="${path}/usage" data-also="held"><h2>Used in the last 30 days</h2><p><a href="${path}/usage">Which capabilities its calls required</a></p></section>`}
-${plural !== 'operators' && hasCapability(facts, 'admin.audit') && html`<section class="card" id="costs" data-load="${ownCosts(id)}"><h2>Costs of this month</h2><p><a href="${ownCosts(id)}">What its calls cost</a></p></section>`}
+${plural !== 'operators' && html`<section class="card" id="limits" data-load="${ownPage('limits', id)}"><h2>Limits of its calls</h2><p><a href="${ownPage('limits', id)}">What bounds its calls</a></p></section>`}
+${plural !== 'operators' && hasCapability(facts, 'admin.audit') && html`<section class="card" id="costs" data-load="${ownPage('costs', id)}"><h2>Costs of this month</h2><p><a href="${ownPage('costs', id)}">What its calls cost</a></p></section>`}
 ${plural === 'operators' ? html`` : whatIfCard(path)}
 ${plural === 'operators' ? html`` : await bindingsOf(dashboard, id, facts)}
 ${await recentCalls(dashboard, id, facts)}`
 }
 
-const ownCosts = (principal: string): string =>
-  `/proxy/costs?${new URLSearchParams({ principal }).toString()}`
+const ownPage = (page: 'costs' | 'limits', principal: string): string =>
+  `/proxy/${page}?${new URLSearchParams({ principal }).toString()}`
 
 type ListedCertificates = OperationResult<
   { cert_thumbprint: string; cert_not_after: string; current: boolean; honoured_until: string | null }[]

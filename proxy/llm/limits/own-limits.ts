@@ -1,19 +1,14 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { z } from 'zod'
 import type { Database } from '../../../db/database.ts'
-import { NEW_METER, usageOf } from '../../../db/ledger/meters/meter-book.ts'
 import { type CallLimit, meterAt, resetAt } from '../../../db/limits/limit.ts'
 import type { PresentRules } from '../../../db/limits/present-rules.ts'
-import { readMetersOf } from '../../../db/limits/store.ts'
+import { type OwnUsageReading, readOwnUsage } from '../../../db/limits/usage.ts'
 import { timestamp } from '../../../db/support/statement.ts'
 import type { Principal } from '../../../plugins/facts.ts'
 import { ApplyingLimits } from '../../../plugins/limits/applying.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { KNOWN_CALLER_REASONS, type RouteDoc } from '../../http/doc.ts'
 import { jsonReply, type Reply } from '../../http/reply.ts'
-
-/** The limits whose meters are read at once: no reading holds up other calls for long. */
-const PORTION = 64
 
 const instant = z.iso.datetime()
 
@@ -53,46 +48,25 @@ export function ownLimitsHandler({ database, rules: present }: OwnLimitDependenc
     const rules = await present.now()
     if (applying?.rules !== rules) applying = new ApplyingLimits(rules)
     const shown = applying.ofPrincipal(principal).filter(({ show }) => show)
-    const limits: OwnLimit[] = []
-    for (let from = 0; from < shown.length; from += PORTION) {
-      if (from > 0) await nextTurn()
-      limits.push(...(await readOwn(database, shown.slice(from, from + PORTION), { ref: principal.ref, at })))
-    }
-    return jsonReply(200, { limits })
+    const read = await readOwnUsage(database, shown, { ref: principal.ref, at })
+    return jsonReply(200, { limits: read.map((one) => ownView(one, at)) })
   }
 }
 
-async function readOwn(
-  database: Pick<Database, 'kysely'>,
-  limits: readonly CallLimit[],
-  { ref, at }: { readonly ref: string; readonly at: number },
-): Promise<readonly OwnLimit[]> {
-  const metered = limits.map((limit) => ({ limit, meter: meterAt(limit, at), who: limit.each ? ref : '' }))
-  const found = await readMetersOf(database, {
-    ids: limits.map(({ id }) => id),
-    owners: ['', ref],
-    spans: [...new Set(metered.map(({ meter }) => meter.span))],
-  })
-  const states = new Map(
-    found.map(({ limit_id: id, who, span, ...state }) => [`${id} ${who} ${span}`, state]),
-  )
-  return metered.map(({ limit, meter, who }) => {
-    const state = states.get(`${limit.id} ${who} ${meter.span}`) ?? NEW_METER
-    const { used } = usageOf(state, meter.refill)
-    const { name, measure, per, burst, each, on } = limit
-    const { models, tools } = limit.for
-    const reset = resetAt(limit, at)
-    return {
-      ...{ name, measure, ...(per !== undefined && { per }) },
-      amount: meter.refill?.rate ?? meter.most,
-      ...(burst !== undefined && { burst }),
-      ...{ each, on },
-      ...(models && { models: [...models] }),
-      ...(tools && { tools: [...tools] }),
-      ...{ used, left: Math.max(0, meter.most - used) },
-      resets_at: reset === null ? null : timestamp(reset),
-    }
-  })
+function ownView({ limit, meter }: OwnUsageReading<CallLimit>, at: number): OwnLimit {
+  const { name, measure, per, burst, each, on } = limit
+  const { models, tools } = limit.for
+  const reset = resetAt(limit, at)
+  return {
+    ...{ name, measure, ...(per !== undefined && { per }) },
+    amount: meterAt(limit, at).refill?.rate ?? meter.amount,
+    ...(burst !== undefined && { burst }),
+    ...{ each, on },
+    ...(models && { models: [...models] }),
+    ...(tools && { tools: [...tools] }),
+    ...{ used: meter.used, left: Math.max(0, meter.amount - meter.used) },
+    resets_at: reset === null ? null : timestamp(reset),
+  }
 }
 
 export const OWN_LIMITS: RouteDoc = {

@@ -124,6 +124,35 @@ t.test('the form says first which calls of the last 30 days it would have refuse
   t.equal((await press(jar, alerting.text, /^Make the limit/)).status, 303)
 })
 
+t.test('the page of a principal has the limits that its calls count on, with its own use', async (t) => {
+  const gateway = await sharedGateway(t)
+  const jar = await signedInBySecret(gateway)
+  const bot = await gateway.enroll('bounded', ['llm.chat', 'team.bounded'])
+  const other = await gateway.enroll('unbounded', ['llm.chat'])
+  const calls = { measure: 'calls', per: 'day', amount: 10 }
+  for (const [name, more] of [
+    ['bounded-each', { for: { holding: 'team.bounded' }, each: true }],
+    ['bounded-all', { for: { holding: 'team.bounded' }, amount: 4 }],
+    ['bounded-others', { for: { types: ['workload'] } }],
+  ] as const)
+    t.equal((await gateway.admin('POST', '/v1/admin/limits', { name, ...calls, ...more })).status, 201)
+  for (let n = 0; n < 3; n += 1) t.equal((await chat(gateway, bot)).status, 200)
+  const path = `${PAGE}?principal=${encodeURIComponent(bot.id)}`
+  const page = await textOf(jar, `/proxy/agents/${encodeURIComponent(bot.id)}`)
+  t.match(page, `id="limits" data-load="${path}"`, 'the page of the principal loads it')
+  const words = wordsOf(await textOf(jar, path))
+  t.match(
+    words,
+    /bounded-all .* 3 of 4 calls today .* bounded-each .* 3 of 10 calls today/,
+    'the nearest first',
+  )
+  t.notMatch(words, 'bounded-others')
+  t.match(words, /bounded-each .* begins again/)
+  const nothing = wordsOf(await textOf(jar, `${PAGE}?principal=${encodeURIComponent(other.id)}`))
+  t.match(nothing, 'No limit applies to its calls')
+  t.equal((await jar.ask('GET', `${PAGE}?principal=acme::nobody`)).status, 404)
+})
+
 t.test('what is wrong stands on the form with what was typed, and nothing is stored', async (t) => {
   const gateway = await sharedGateway(t)
   const jar = await signedInBySecret(gateway)
