@@ -32,6 +32,7 @@ import { people } from './migrations/0114_people.ts'
 import { peopleStates } from './migrations/0115_people_states.ts'
 import * as stops from './migrations/0116_stops.ts'
 import { upstreamAccounts } from './migrations/0117_upstream_accounts.ts'
+import { signInSenders } from './migrations/0119_sign_in_senders.ts'
 import type { DatabaseSchema } from './schema.ts'
 import { messageOf } from './support/error-message.ts'
 
@@ -77,6 +78,7 @@ export const COMMON_MIGRATIONS: NamedMigrations = {
   '0115_people_states': peopleStates,
   '0116_stops': stops,
   '0117_upstream_accounts': upstreamAccounts,
+  '0119_sign_in_senders': signInSenders,
 }
 
 /** The migrations still needed. Throws if the database has run one that we do not know. */

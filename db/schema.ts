@@ -252,6 +252,8 @@ interface PeopleStateTable {
   readonly grant_id: string | null
   readonly uid: string | null
   readonly user_code: string | null
+  /** A keyed digest; null: of no share. */
+  readonly sender: string | null
   readonly payload: string
   readonly consumed_at: number | null
   readonly expires_at: number

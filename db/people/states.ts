@@ -1,4 +1,4 @@
-import type { ExpressionBuilder } from 'kysely'
+import { type ExpressionBuilder, sql } from 'kysely'
 import type { Database } from '../database.ts'
 import type { DatabaseSchema } from '../schema.ts'
 import { type LedgerStatement, statementOf } from '../support/statement.ts'
@@ -13,6 +13,8 @@ export interface PeopleState {
   readonly uid: string | null
   /** Digest of the code that a person types in; null: none. */
   readonly userCode: string | null
+  /** Digest of whose share of all that are open it takes; null: of nobody's. */
+  readonly sender: string | null
   /** Sealed. */
   readonly payload: string
   readonly consumedAt: number | null
@@ -40,6 +42,7 @@ export async function findPeopleState(
   if (!row) return undefined
   return {
     ...{ kind, idSha256: row.id_sha256, grantId: row.grant_id, uid: row.uid, userCode: row.user_code },
+    sender: row.sender,
     payload: row.payload,
     consumedAt: row.consumed_at === null ? null : Number(row.consumed_at),
     expiresAt: Number(row.expires_at),
@@ -48,8 +51,8 @@ export async function findPeopleState(
 
 /** Stores a state in the place of the one with its id. Does NOT change whether that was consumed. */
 export function putPeopleState({ kysely }: StateDatabase, state: PeopleState): LedgerStatement {
-  const { grantId, uid, userCode, payload, expiresAt } = state
-  const content = { grant_id: grantId, uid, user_code: userCode, payload, expires_at: expiresAt }
+  const { grantId, uid, userCode, sender, payload, expiresAt } = state
+  const content = { grant_id: grantId, uid, user_code: userCode, sender, payload, expires_at: expiresAt }
   const query = kysely
     .insertInto('people_states')
     .values({ kind: state.kind, id_sha256: state.idSha256, consumed_at: null, ...content })
@@ -102,19 +105,48 @@ export function removeGrantStates(
   return { ...statementOf(query.compile()), beside: 'upkeep' }
 }
 
-/** Counts the states of kinds that strangers make, those that have not expired. */
-export async function countPeopleStates(
+/** How many states of kinds that strangers make there are, and the sender that has most of them. */
+interface OpenShares {
+  readonly total: number
+  readonly fullest: string | null
+}
+
+/** Counts the states of kinds that strangers make, those that have not expired. `sender`: wants one more. */
+export async function openShares(
   { kysely }: StateDatabase,
   kinds: readonly string[],
+  sender: string | null,
   at: number,
-): Promise<number> {
-  const { total } = await kysely
+): Promise<OpenShares> {
+  const row = await kysely
     .selectFrom('people_states')
-    .select(({ fn }) => fn.countAll().as('total'))
+    .select(['sender', sql<number>`sum(count(*)) over ()`.as('total')])
     .where('kind', 'in', kinds)
     .where('expires_at', '>', at)
-    .executeTakeFirstOrThrow()
-  return Number(total)
+    .groupBy('sender')
+    .orderBy(sql`count(*) + case when sender = ${sender} then 1 else 0 end`, 'desc')
+    .orderBy(({ fn }) => fn.min('expires_at'))
+    .limit(1)
+    .executeTakeFirst()
+  return { total: Number(row?.total ?? 0), fullest: row?.sender ?? null }
+}
+
+/** Removes the oldest states of a sender: `count` of them, of any of the kinds. May change no row. */
+export function removeOldest(
+  { kysely }: StateDatabase,
+  kinds: readonly string[],
+  sender: string | null,
+  count: number,
+): LedgerStatement {
+  const oldest = kysely
+    .selectFrom('people_states')
+    .select('id_sha256')
+    .where('kind', 'in', kinds)
+    .where('sender', 'is not distinct from', sender)
+    .orderBy('expires_at')
+    .limit(count)
+  const query = kysely.deleteFrom('people_states').where('kind', 'in', kinds).where('id_sha256', 'in', oldest)
+  return { ...statementOf(query.compile()), beside: 'upkeep' }
 }
 
 /** The rows that one statement deletes at most: every decision waits meanwhile. */

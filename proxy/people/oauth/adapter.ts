@@ -1,13 +1,14 @@
-import { hash } from 'node:crypto'
+import { createHmac, hash } from 'node:crypto'
 import type { Database } from '../../../db/database.ts'
 import { findGrant, removeGrants } from '../../../db/people/grants.ts'
 import {
   consumePeopleState,
-  countPeopleStates,
   findPeopleState,
+  openShares,
   type PeopleState,
   putPeopleState,
   removeGrantStates,
+  removeOldest,
   removePeopleState,
 } from '../../../db/people/states.ts'
 import { findPrincipal } from '../../../db/principals/read.ts'
@@ -15,8 +16,8 @@ import { claimOnce, isClaimed } from '../../../db/single-uses.ts'
 import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import { noteEntry } from '../../../plugins/audit/entries.ts'
 import { grantEndedNote } from '../../../plugins/people/rows.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
 import { openSealed, sealBytes } from '../../../plugins/secrets/seal.ts'
+import { senderOf } from '../../../plugins/secrets/throttle.ts'
 import { currentUnit } from './unit.ts'
 
 /** The sign-ins that are open at once: anybody may begin one. */
@@ -68,13 +69,16 @@ export class PeopleStateAdapter {
     const { grantId, uid, userCode } = payload
     const idSha256 = digestOf(id)
     const before = await this.#stateOf(idSha256)
-    if (!before && OPEN_KINDS.includes(this.#kind)) await this.#requireRoom(at)
+    const isOpen = OPEN_KINDS.includes(this.#kind)
+    const sender = isOpen ? this.#senderOf(payload) : null
+    if (!before && isOpen) await this.#makeRoom(sender)
     const state: PeopleState = {
       kind: this.#kind,
       idSha256,
       grantId: typeof grantId === 'string' ? grantId : this.#kind === 'Grant' ? id : null,
       uid: typeof uid === 'string' ? digestOf(uid) : null,
       userCode: typeof userCode === 'string' ? digestOf(userCode) : null,
+      sender,
       payload: this.#seal(idSha256, payload),
       consumedAt: before?.consumedAt ?? null,
       expiresAt,
@@ -138,15 +142,20 @@ export class PeopleStateAdapter {
     })
   }
 
-  async #requireRoom(at: number): Promise<void> {
-    const open = await countPeopleStates(this.#means.database, OPEN_KINDS, at)
-    if (open < MAX_OPEN_SIGN_INS) return
-    currentUnit().refuse(
-      new Refusal('overloaded', {
-        message: 'Too many people are signing in. Try again in a minute.',
-        headers: { 'retry-after': '60' },
-      }),
-    )
+  /** Ends the oldest sign-in of whoever has most of them open, if there is no room for one more. */
+  async #makeRoom(sender: string | null): Promise<void> {
+    const { database } = this.#means
+    const unit = currentUnit()
+    const { total, fullest } = await openShares(database, OPEN_KINDS, sender, unit.arrival.at)
+    if (total >= MAX_OPEN_SIGN_INS)
+      unit.write(removeOldest(database, OPEN_KINDS, fullest, total - MAX_OPEN_SIGN_INS + 1))
+  }
+
+  /** Names whose share a sign-in is of: the person's, once known; until then that of an address. */
+  #senderOf({ session }: SealedPayload): string {
+    const { remoteAddress } = currentUnit().arrival
+    const sender = isObject(session) ? ['person', session.accountId] : ['address', senderOf(remoteAddress)]
+    return createHmac('sha256', this.#means.key).update(JSON.stringify(sender)).digest('base64url')
   }
 
   async #stateOf(idSha256: string): Promise<PeopleState | undefined> {

@@ -29,17 +29,25 @@ export async function peopleGateway(
   return { ...gateway, fetch: peopleFetch(t, gateway) }
 }
 
-/** Makes a fetch that reaches {@link PEOPLE_URL} at the gateway's port, and everything else where it is. */
+/**
+ * Makes a fetch that reaches {@link PEOPLE_URL} at the gateway's port, and everything else where it is. `from`: the
+ * address of this machine that it comes from.
+ */
 export function peopleFetch(
   t: Test,
   { peoplePort, ca }: Pick<TestGateway, 'peoplePort' | 'ca'>,
+  from = '127.0.0.1',
 ): typeof globalThis.fetch {
   const connect = buildConnector({ ca })
   const [here, elsewhere] = [
     new Agent({
       connect: (options, done) =>
         connect(
-          { ...options, hostname: '127.0.0.1', port: String(peoplePort), servername: 'people.test' },
+          {
+            ...options,
+            ...{ hostname: '127.0.0.1', port: String(peoplePort), servername: 'people.test' },
+            localAddress: from,
+          },
           done,
         ),
     }),

@@ -60,7 +60,15 @@ export class Person {
 
   /** Signs in, and answers the question of the consent page. Returns where the program's own site is entered. */
   async allow(authorize: URL, provider: string, answer: 'allow' | 'deny' = 'allow'): Promise<URL> {
-    const { url, answer: asked } = await this.follow(authorize, provider)
+    return this.answer(await this.follow(authorize, provider), provider, answer)
+  }
+
+  /** Answers the question of a consent page that the person has before them. */
+  async answer(
+    { url, answer: asked }: Awaited<ReturnType<Person['follow']>>,
+    provider: string,
+    answer: 'allow' | 'deny' = 'allow',
+  ): Promise<URL> {
     const token = /name="token" value="([^"]+)"/.exec(asked?.text ?? '')?.[1]
     if (!token) throw new Error(`no consent is asked for at ${url.href}: ${asked?.status} ${asked?.text}`)
     const answered = await this.visit(url, { token, answer })
