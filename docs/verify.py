@@ -729,9 +729,11 @@ class State:
             self.approvals = {one: of for one, of in self.approvals.items() if instant_ms(of["expires_at"]) + 3_600_000 >= now}
             whole = strings([said.get(one) for one in APPROVED]) and is_instant(said["expires_at"])
             whole = whole and isinstance(of, dict) and isinstance(of.get("id"), str) and is_count(of.get("revision"))
+            whole = whole and said.get("approver", "person") == "person"
             need(whole, "does not say which call it is about")
             there = name in self.approvals
             call = {"resource": of["id"], "revision": of["revision"], "status": "open"}
+            call |= {"approver": "person"} if "approver" in said else {}
             self.approvals[name] = {**{one: said[one] for one in APPROVED}, **call}
             return need(not there, f"asks for the approval {name}, which there is already")
         need(known is not None and known["status"] == "open", f"is about the approval {name}, which is not open")
@@ -739,8 +741,11 @@ class State:
             del self.approvals[name]
             return None
         self.approvals[name] = {**known, "status": "approved"}
-        need(row["principal_id"] != known["subject"], "approves a call of the same principal")
-        return need(row["recorded_at"] < known["expires_at"], "approves a call whose time is over")
+        need(row["recorded_at"] < known["expires_at"], "approves a call whose time is over")
+        own = row["principal_id"] == known["subject"]
+        if "approver" in known:
+            return need(own and said.get("via") == "oidc", "approves a call that its own person alone may approve")
+        return need(not own, "approves a call of the same principal")
 
     def unbind(self, which):
         self.bindings = {binding: of for binding, of in self.bindings.items() if not which(of)}
@@ -1259,6 +1264,9 @@ class Judge:
         need(known is not None, f"names the approval {name}, which no row asked for")
         call = (self.row["principal_id"], said["resource"]["id"], said["resource"]["revision"], self.row["tool"], said.get("pin"), said["call_digest"])
         of = tuple(known[one] for one in ("subject", "resource", "revision", "tool", "pin", "call_digest"))
+        own = "approver" in known
+        asked = self.resource.approver(self.tool()) == "person" and self.row["principal_type"] == "user"
+        need(asked or not own, f"names the approval {name} of its own person, and an operator must approve it")
         need(call == of, f"names the approval {name}, which is of another call")
         need(known["status"] != "open", f"names the approval {name}, which nobody had given")
         need(self.now < known["expires_at"], f"names the approval {name}, whose time was over")
@@ -1622,9 +1630,15 @@ IS_CONFIGURATION = members(
     egress_dpop_mode=("off", "optional", "required").__contains__, no_downgrade=is_flag, enforce_tools_call=is_flag,
     checks=list_of(lambda check: is_check(check) and is_flag(check.get("shadow")) and "digest" in check),
 )  # fmt: skip
-IS_APPROVAL = members(
+IS_WAITING_CALL = members(
     **{one: is_text for one in APPROVED}, resource=is_text, revision=is_count, status=("open", "approved", "used").__contains__
 )  # fmt: skip
+
+
+def is_approval(value):
+    return IS_WAITING_CALL(value) and value.get("approver", "person") == "person"
+
+
 HAS_ALL = members(
     v=lambda value: value == 1 and is_integer(value), leaf=is_place, streams=map_of(row_of(is_place, is_text, is_version)),
     open=map_of(row_of(is_text, is_place, is_version)), open_is_cut=is_flag, principals=map_of(IS_PRINCIPAL),
@@ -1642,7 +1656,7 @@ def is_state(value):
         and map_of(is_rates)(value.get("prices", {}))
         and map_of(IS_LIMIT)(value.get("limits", {}))
         and map_of(list_of(IS_HELD))(value.get("holds", {}))
-        and map_of(IS_APPROVAL)(value.get("approvals", {}))
+        and map_of(is_approval)(value.get("approvals", {}))
         and map_of(is_whole_grant)(value.get("grants", {}))
         and map_of(members(subject=is_text, resource=is_text, issuer=is_text))(value.get("accounts", {}))
     )

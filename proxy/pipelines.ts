@@ -351,12 +351,15 @@ function mcpPipelines(dependencies: PipelineDependencies, { proof, rules, limite
  * asked for one of a call that is refused anyway.
  */
 function mcpWork(
-  { configuration, inForce, again, mcp, claims, clock, adminUrls }: PipelineDependencies,
+  { configuration, inForce, again, mcp, claims, clock, adminUrls, people }: PipelineDependencies,
   { rules, limited }: Pick<CallerQuestions, 'rules' | 'limited'>,
   read: Pipeline<McpReadFacts, McpReadFacts>,
 ) {
   const { digest: configDigest } = configuration
-  const approval = approvalJudge({ ...claims, ...mcp, urls: adminUrls, configDigest, clock })
+  const approval = approvalJudge({
+    ...{ ...claims, ...mcp, configDigest, clock },
+    ...{ urls: adminUrls, peopleUrls: people.urls },
+  })
   const call = read
     .pass(mcpTarget({ ...mcp, options: configuration.mcp, inForce }))
     .pass(mcpTargetRequired)

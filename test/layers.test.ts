@@ -232,7 +232,7 @@ const ADMIN_MAY_IMPORT: RoomImports = {
 /** The rooms of proxy/dashboard: a page's room may import the frame of all pages, and what pages share. */
 const DASHBOARD_MAY_IMPORT: RoomImports = {
   activity: ['admin', 'dashboard/frame', 'http', 'proofs', 'visible.ts'],
-  approvals: ['admin', 'dashboard/frame', 'visible.ts'],
+  approvals: ['admin', 'dashboard/frame', 'operators'],
   attention: ['admin', 'dashboard/activity', 'dashboard/frame', 'dashboard/limits', 'visible.ts'],
   capabilities: ['admin', 'dashboard/frame', 'http'],
   costs: ['admin', 'dashboard/frame', 'visible.ts'],

@@ -27,6 +27,7 @@ export const approvalDetail = (one: StoredApproval): JsonObject => ({
   call_digest: one.call_digest,
   arguments_bytes: one.arguments_bytes,
   expires_at: one.expires_at,
+  ...(one.approver === 'person' && { approver: one.approver }),
 })
 
 /** Finds the approvals of the same call, the newest first. */

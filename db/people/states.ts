@@ -105,7 +105,7 @@ export function removeGrantStates(
   return { ...statementOf(query.compile()), beside: 'upkeep' }
 }
 
-/** How many states of kinds that strangers make there are, and the sender that has most of them. */
+/** The states of kinds that strangers make: how many there are, and the sender that has most of them. */
 interface OpenShares {
   readonly total: number
   readonly fullest: string | null

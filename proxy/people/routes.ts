@@ -7,6 +7,7 @@ import type { SubmittedForm } from '../operators/pages/form.ts'
 import { describePeopleResource, describePeopleServer } from './metadata.ts'
 import { authorize, pushAuthorization } from './oauth/authorize.ts'
 import { accountPage, endOwnGrant, signOutAccount } from './pages/account.ts'
+import { decideOwnCall, ownApprovalPage } from './pages/approvals.ts'
 import { answerConsent, consentPage } from './pages/consent.ts'
 import { peopleOauthRefusal, peopleRefusalPage } from './pages/error-pages.ts'
 import { finishPeopleSignIn, type PeopleSignIn } from './pages/sign-in.ts'
@@ -67,6 +68,8 @@ export function peopleRoutes(
     program('/oauth/revoke'),
     ...(options.clients.registration === 'sealed' ? [program('/oauth/register')] : []),
     page('GET', '/account', accountPage(signIn)),
+    page('GET', '/account/approvals/{id}', ownApprovalPage(signIn)),
+    submitted('/account/approvals/{id}', decideOwnCall(signIn)),
     submitted('/account/end', endOwnGrant(signIn)),
     submitted('/account/sign-out', signOutAccount(signIn)),
   ]

@@ -122,12 +122,29 @@ const given = (more: Partial<LedgerEntry> = ANN) => note('approval.approved', CA
 const byApproval = (id: number, more: JsonObject = {}): LedgerEntry =>
   decidedTool(id, { authority: { approval: 'apr_1', call_digest: 'c1', ...more } })
 
+/** The same of a person's call, which the person approves in a session of their own. */
+const OWN = { approver: 'person' } as const
+const ofPerson = (rule: string) => [
+  ...[started, loaded(), changed('user.created', 1, { capabilities: ALL })],
+  resource('created', 1, { ...PINNED, tool_approvals: { read: rule } }),
+  binding('created'),
+]
+const byPerson = (more: JsonObject = { via: 'oidc' }) =>
+  note('approval.approved', { ...CALL, ...more }, { principal_id: BOT, principal_type: 'user' })
+const callOfPerson = { ...byApproval(1), principal_type: 'user' } as const
+
 const FOLLOW: Readonly<Record<string, readonly LedgerEntry[]>> = {
   'a call that nobody has approved': [...HELD, decidedTool(1, refusal('approval_required'))],
   'a call that somebody else has approved': [...HELD, requested(), given(), byApproval(1)],
   'a further round of it': [
     ...[...HELD, requested(), given(), byApproval(1)],
     byApproval(2, { continued: true }),
+  ],
+  'a call that its own person has approved': [
+    ...[...ofPerson('person'), requested(OWN), byPerson(), callOfPerson],
+  ],
+  'a call of a person that an operator approves': [
+    ...[...ofPerson('person'), requested(), given(), callOfPerson],
   ],
   'a server whose every tool but one is so': [
     ...stage({ approval: 'person', tool_approvals: { read: null } }),
@@ -244,6 +261,25 @@ const CONTRADICT: Readonly<Record<string, readonly LedgerEntry[]>> = {
     ...[...HELD, requested()],
     given({ principal_id: BOT, principal_type: 'agent' }),
   ],
+  'an approval by the person, where an operator is asked for': [
+    ...[...ofPerson('operator'), requested(OWN), byPerson(), callOfPerson],
+  ],
+  'an approval by the person that nobody asked them for': [...ofPerson('person'), requested(), byPerson()],
+  'an approval by the person, but not in a session': [
+    ...[...ofPerson('person'), requested(OWN), byPerson({ via: 'certificate' })],
+  ],
+  'an approval of a person’s call by an operator in their place': [
+    ...[...ofPerson('person'), requested(OWN), given()],
+  ],
+  'an approval by an agent of its own call': [
+    ...stage({ tool_approvals: { read: 'person' } }),
+    ...[
+      requested(OWN),
+      note('approval.approved', { ...CALL, via: 'oidc' }, { principal_id: BOT, principal_type: 'agent' }),
+    ],
+    byApproval(1),
+  ],
+  'an approver of no such name': [...ofPerson('person'), requested({ approver: 'everybody' })],
   'an approval of what was declined': [
     ...[...HELD, requested(), note('approval.declined', CALL, ANN)],
     given(),

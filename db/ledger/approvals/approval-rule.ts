@@ -53,6 +53,8 @@ export interface ReplayedApproval {
   readonly call_digest: string
   readonly expires_at: string
   readonly status: 'open' | 'approved' | 'used'
+  /** Absent: an operator. */
+  readonly approver?: 'person'
 }
 
 /** The time after its end in which an approval is kept: a call may have come before it. ms. */
@@ -70,7 +72,11 @@ export const isReplayedApproval = (value: unknown): boolean =>
     isString(value[name]),
   ) &&
   isCount(value.revision) &&
-  STATUSES.has(value.status)
+  STATUSES.has(value.status) &&
+  isStatedApprover(value.approver)
+
+const isStatedApprover = (value: unknown): value is 'person' | undefined =>
+  value === undefined || value === 'person'
 
 /** Follows the approvals of calls over the rows (docs/ledger.md#approvals). */
 export class ApprovalReplay {
@@ -98,26 +104,25 @@ export class ApprovalReplay {
     if (known?.status !== 'open') return `is about the approval ${id}, which is not open`
     if (what !== 'approved') this.#all.delete(id)
     else this.#all.set(id, { ...known, status: 'approved' })
-    if (what === 'approved' && row.principal_id === known.subject)
-      return 'approves a call of the same principal'
-    return what === 'approved' && row.recorded_at >= known.expires_at
-      ? 'approves a call whose time is over'
-      : null
+    if (what !== 'approved') return null
+    if (row.recorded_at >= known.expires_at) return 'approves a call whose time is over'
+    return wrongApprover(known, row, detail)
   }
 
   #request(id: string, { recorded_at: at }: ApprovalRow, detail: UnknownRecord): string | null {
-    const { subject, resource, tool, pin, call_digest: digest, expires_at: until } = detail
+    const { subject, resource, tool, pin, call_digest: digest, expires_at: until, approver } = detail
     for (const [name, { expires_at: end }] of this.#all)
       if (Date.parse(end) + REMEMBERED_MS < Date.parse(at)) this.#all.delete(name)
     const isWhole = isString(subject) && isString(tool) && isString(pin) && isString(digest)
     if (!isWhole || !isString(until) || !isInstant(until) || !isObject(resource) || !isString(resource.id))
       return 'does not say which call it is about'
     const { id: of, revision } = resource
-    if (!isCount(revision)) return 'does not say which call it is about'
+    if (!isCount(revision) || !isStatedApprover(approver)) return 'does not say which call it is about'
     const isKnown = this.#all.has(id)
     this.#all.set(id, {
       ...{ subject, resource: of, revision, tool, pin, call_digest: digest, expires_at: until },
       status: 'open',
+      ...(approver && { approver }),
     })
     return isKnown ? `asks for the approval ${id}, which there is already` : null
   }
@@ -128,6 +133,16 @@ export class ApprovalReplay {
     const known = isString(id) ? this.#all.get(id) : undefined
     if (known && isString(id)) this.#all.set(id, { ...known, status: 'used' })
   }
+}
+
+/** A person approves their own calls where the rule says so, in a session of their own; an operator all others. */
+function wrongApprover(
+  { subject, approver }: ReplayedApproval,
+  { principal_id: who }: ApprovalRow,
+  { via }: UnknownRecord,
+): string | null {
+  if (approver !== 'person') return who === subject ? 'approves a call of the same principal' : null
+  return who === subject && via === 'oidc' ? null : 'approves a call that its own person alone may approve'
 }
 
 /** Tells, by its text alone, if an allowed decision may name an approval. */

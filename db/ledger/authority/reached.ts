@@ -1,4 +1,9 @@
-import { type ApprovalReplay, NO_TOOL_APPROVALS, type ReplayedApproval } from '../approvals/approval-rule.ts'
+import {
+  type ApprovalReplay,
+  type ApproverKind,
+  NO_TOOL_APPROVALS,
+  type ReplayedApproval,
+} from '../approvals/approval-rule.ts'
 import { NotRecomputable, type RecordedDecision, type ReplayedCall, RowContradiction } from './decision.ts'
 import type { ReplayedResource } from './replay.ts'
 import { approverOf, BUILT_IN_TOOL, isProofEnough, type MinProof, minProofOf } from './rule.ts'
@@ -116,27 +121,33 @@ export function refusalOfTool(call: ReplayedCall): string | null {
   )
 }
 
-/** Tells if the tool of a call has a rule about approvals. */
-export function needsApproval(call: ReplayedCall): boolean {
+/** Returns who must approve the call of a tool, by the rule of its resource; null: nobody. */
+export function approverOfCall(call: ReplayedCall): ApproverKind | null {
   const { row } = call.decision
   const found = row.action === 'mcp_tools_call' ? resourceOf(call) : null
-  if (!found) return false
+  if (!found) return null
   const [, state] = found
   const { approval = null, toolApprovals: own = NO_TOOL_APPROVALS } = state
-  return approverOf({ approval, tool_approvals: own }, upstreamToolName(row.tool, state)) !== null
+  return approverOf({ approval, tool_approvals: own }, upstreamToolName(row.tool, state))
 }
 
 /** The last question of the rule (docs/ledger.md#rule, 9). */
 export function refusalOfMissingApproval(call: ReplayedCall, approvals: ApprovalReplay): string | null {
   const { decision, authority } = call
   const { approval: named } = authority
-  if (!needsApproval(call)) {
+  const by = approverOfCall(call)
+  if (by === null) {
     if (named !== null) throw new RowContradiction('names an approval that it does not need')
     return null
   }
   if (named === null) return 'approval_required'
   if (!decision.allowed) throw new RowContradiction('was refused, and names an approval')
-  const problem = approvalFault(call, approvals.find(named.id), named)
+  const known = approvals.find(named.id)
+  const isOwn = known?.approver === 'person'
+  const problem =
+    isOwn && (by !== 'person' || decision.row.principal_type !== 'user')
+      ? `names the approval ${named.id} of its own person, and an operator must approve it`
+      : approvalFault(call, known, named)
   if (problem !== null) throw new RowContradiction(problem)
   return null
 }

@@ -3,8 +3,8 @@ import { NotRecomputable, type RecordedDecision, type ReplayedCall } from '../au
 import { expectedDemands } from '../authority/demands.ts'
 import { isRefusedByCheck, refusalOfGrantProof } from '../authority/judge.ts'
 import {
+  approverOfCall,
   isAtDoor,
-  needsApproval,
   refusalOfResource,
   refusalOfTool,
   refusalOfWeakProof,
@@ -177,7 +177,8 @@ const questionsBehind = (
       (check) => () =>
         verdictOf(refusalOfCheck(check, { known: call.recorded.checks, asked: call.authority.checks })),
     ),
-  () => verdictOf(call.authority.approval === null && needsApproval(call) ? 'approval_required' : null),
+  () =>
+    verdictOf(call.authority.approval === null && approverOfCall(call) !== null ? 'approval_required' : null),
 ]
 
 /** A call that lacked an approval alone has come past all other questions. */

@@ -29,6 +29,9 @@ const summary = {
   resource: z.string(),
   resource_id: z.string(),
   tool: z.string(),
+  approver: z.enum(['operator', 'person']).meta({
+    description: 'person: only the person whose call it is can approve it, on their own page.',
+  }),
   request_id: z.string().meta({ description: 'The first call that asked for it.' }),
   arguments_bytes: z.int(),
   created_at: instant,
@@ -77,6 +80,7 @@ const summaryOf = async (context: AdminContext, one: StoredApproval, at: number)
   resource: one.resource_name,
   resource_id: one.resource_id,
   tool: one.tool,
+  approver: one.approver,
   request_id: one.request_id,
   arguments_bytes: one.arguments_bytes,
   created_at: one.created_at,
@@ -85,6 +89,19 @@ const summaryOf = async (context: AdminContext, one: StoredApproval, at: number)
   decided_at: one.decided_at,
   reason: one.reason,
 })
+
+/** Shows a call that waits with its definition, and with its arguments while it is open. `at`: ms. */
+export async function viewApproval(context: AdminContext, found: StoredApproval, at: number) {
+  const shown = await summaryOf(context, found, at)
+  return {
+    ...shown,
+    resource_revision: found.resource_revision,
+    pin: found.pin,
+    call_digest: found.call_digest,
+    arguments: shown.status === 'open' ? await argumentsOf(context, found) : null,
+    definition: await definitionOf(context, found),
+  }
+}
 
 /** Opens the arguments; null if they are forgotten. */
 async function argumentsOf(
@@ -143,49 +160,46 @@ export const getApproval = readOperation({
   run: async (context, { params: { id } }, { at }) => {
     const found = await findApproval(context.database, id)
     if (!found) throw notFound(NO_SUCH)
-    const shown = await summaryOf(context, found, at)
-    return {
-      value: {
-        ...shown,
-        resource_revision: found.resource_revision,
-        pin: found.pin,
-        call_digest: found.call_digest,
-        arguments: shown.status === 'open' ? await argumentsOf(context, found) : null,
-        definition: await definitionOf(context, found),
-      },
-    }
+    return { value: await viewApproval(context, found, at) }
   },
 })
 
 /** The reason for a decision: the caller reads it. */
-const decision = z
-  .strictObject({
-    reason: z
-      .string()
-      .max(500)
-      .regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$/u, 'must not contain control or formatting characters')
-      .nullish(),
-  })
-  .default({})
+export const approvalReason = z
+  .string()
+  .max(500)
+  .regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$/u, 'must not contain control or formatting characters')
+
+const decision = z.strictObject({ reason: approvalReason.nullish() }).default({})
 
 /** Finds an open approval that this operator may decide about. Refuses with `own_call`. */
 async function decidable(
   { database }: AdminContext,
   id: string,
+  status: DecidedStatus,
   { at, actor }: AdminCaller,
 ): Promise<StoredApproval> {
   const found = await findApproval(database, id)
   if (!found) throw notFound(NO_SUCH)
   if (actor.via === 'secret' || actor.id === found.principal_ref || actor.id === found.principal_id)
     throw new Refusal('own_call')
+  if (status === 'approved' && found.approver === 'person')
+    throw new Refusal('own_call', { message: 'Only the person whose call it is can approve it.' })
+  requireOpen(found, at)
+  return found
+}
+
+/** Refuses with `conflict` an approval that is decided, or over. */
+export function requireOpen(found: StoredApproval, at: number): void {
   if (found.status !== 'open')
     throw conflict(`This call is already ${found.status}. If it is sent again, it asks again.`)
   if (at >= Date.parse(found.expires_at))
     throw conflict('The time to approve this call is over. If it is sent again, it asks again.')
-  return found
 }
 
-const deciding = (status: Extract<ApprovalStatus, 'approved' | 'declined'>, name: string, text: string) =>
+export type DecidedStatus = Extract<ApprovalStatus, 'approved' | 'declined'>
+
+const deciding = (status: DecidedStatus, name: string, text: string) =>
   emptyOperation({
     name,
     demands: 'admin.approve',
@@ -195,7 +209,7 @@ const deciding = (status: Extract<ApprovalStatus, 'approved' | 'declined'>, name
     reasons: ['not_found', 'conflict', 'own_call', 'precondition_failed', 'audit_unavailable'],
     example: { reason: 'As agreed.' },
     run: async (context, { params: { id }, body }, caller) => {
-      const found = await decidable(context, id, caller)
+      const found = await decidable(context, id, status, caller)
       const { at, actor } = caller
       const reason = body.reason || null
       try {
@@ -207,7 +221,7 @@ const deciding = (status: Extract<ApprovalStatus, 'approved' | 'declined'>, name
           ],
         })
       } catch (error) {
-        if (isOvertaken(error)) await decidable(context, id, caller)
+        if (isOvertaken(error)) await decidable(context, id, status, caller)
         throw error
       }
     },

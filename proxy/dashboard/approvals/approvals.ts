@@ -4,6 +4,7 @@ import type { approvalSummary, approvalView } from '../../admin/approvals/operat
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { PRINCIPAL_KINDS } from '../../admin/operation/kinds.ts'
 import { type OperationResult, perform } from '../../admin/operation/operation.ts'
+import { renderArguments } from '../../operators/pages/call-arguments.ts'
 import { type FormSubmission, formHandler } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import type { DashboardPage } from '../frame/frame.ts'
@@ -18,7 +19,6 @@ import {
   pathOf,
   relativeTime,
 } from '../frame/parts.ts'
-import { renderArguments } from './arguments.ts'
 
 type ShownApproval = OperationResult<z.output<typeof approvalView>>['value']
 type ListedApproval = OperationResult<z.output<typeof approvalSummary>>['value']
@@ -82,11 +82,15 @@ ${decisionCard(one, facts)}
   }
 }
 
-function decisionCard({ id, status }: ShownApproval, facts: AdministrationFacts): HtmlFragment {
+function decisionCard({ id, status, approver }: ShownApproval, facts: AdministrationFacts): HtmlFragment {
   if (status !== 'open') return html``
   if (!hasCapability(facts, NEEDS)) return html`<p class="needs">Deciding needs <code>${NEEDS}</code>.</p>`
   const path = pathOf('approvals', id)
-  return html`<section class="card"><h2>Decide</h2><form method="post" action="${path}/approve">${csrf(facts.session)}<button>Let exactly this call pass, once</button></form>
+  const approve =
+    approver === 'person'
+      ? html`<p>Only the person whose call it is can approve it, on their own page.</p>`
+      : html`<form method="post" action="${path}/approve">${csrf(facts.session)}<button>Let exactly this call pass, once</button></form>`
+  return html`<section class="card"><h2>Decide</h2>${approve}
 <form method="post" action="${path}/decline" class="search">${csrf(facts.session)}<label>Why not: the caller reads it <input name="reason" maxlength="500" autocomplete="off"></label><button class="danger">Decline it</button></form></section>`
 }
 

@@ -138,8 +138,9 @@ export async function* openApprovals(
 ): AsyncGenerator<AttentionCard> {
   const query = { status: 'open' as const, limit: '20' }
   const { value, next } = await perform(OPERATIONS.approvals.list, context, { query }, facts)
-  for (const { id, status, principal, resource, tool, expires_at: until } of value.approvals) {
-    if (status !== 'open') continue
+  for (const { id, status, approver, principal, resource, tool, expires_at: until } of value.approvals) {
+    // A person is asked by their own program.
+    if (status !== 'open' || approver === 'person') continue
     yield attentionCard(
       html`A call of ${resource}.${tool} waits for an approval`,
       html`<p>It is a call of ${principal}, and can be approved until ${relativeTime(until, facts.at)}. <a href="${pathOf('approvals', id)}">Read it</a></p>`,

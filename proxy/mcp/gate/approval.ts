@@ -45,12 +45,14 @@ function callDigest(
   return createHmac('sha256', callDigestKey(commitments)).update(`approval\n${text}`).digest('hex')
 }
 
-/**
- * The page on which an approval is given. The page of people for their own calls is to be told apart here, by
- * the kind of approver.
- */
-export const approvalPageUrl = (urls: readonly string[], _by: ApproverKind, id: string): string =>
-  `${urls[0] ?? ''}/proxy/approvals/${id}`
+/** The page on which an approval is given: of the dashboard, or of people for their own calls. */
+const approvalPageUrl = (
+  { urls, peopleUrls }: Pick<ApprovalDependencies, 'urls' | 'peopleUrls'>,
+  { approver, approval_id: id }: StoredApproval,
+): string =>
+  approver === 'person'
+    ? `${peopleUrls()[0] ?? ''}/account/approvals/${id}`
+    : `${urls()[0] ?? ''}/proxy/approvals/${id}`
 
 export interface ApprovalDependencies {
   readonly database: Database
@@ -58,6 +60,8 @@ export interface ApprovalDependencies {
   readonly states: RequestStates
   /** The base URLs of the pages. */
   readonly urls: () => readonly string[]
+  /** The one URL of the listener for people; none if it is closed. */
+  readonly peopleUrls: () => readonly string[]
   readonly configDigest: string
   readonly clock: () => number
 }
@@ -98,7 +102,8 @@ class WaitingCall {
     this.#isUsed = isUsed
     this.#facts = facts
     this.#pinned = pinned
-    this.#by = by
+    const isPerson = facts.granted.principal.type === 'user' && dependencies.peopleUrls().length > 0
+    this.#by = by === 'person' && isPerson ? 'person' : 'operator'
     // Asked before they are written: that would hold the loop.
     if ((facts.largeParams?.bytes ?? 0) > MAX_APPROVED_BYTES) throw tooLong()
     this.#args = canonicalizeArguments(facts.toolCall.arguments ?? {})
@@ -272,7 +277,7 @@ class WaitingCall {
 
   #required(approval: StoredApproval, opening: ApprovalOpening | null): Refusal {
     const { approval_id: id, expires_at: until } = approval
-    const url = approvalPageUrl(this.#of.urls(), this.#by, id)
+    const url = approvalPageUrl(this.#of, approval)
     return new ApprovalRequired({
       message:
         `This call needs a person's approval: ${url} shows it. It has not been made. ` +
@@ -294,13 +299,14 @@ class WaitingCall {
     return { era, id, url, state: era === 'modern' ? this.#of.states.seal(id, owner) : null }
   }
 
-  #declined({ approval_id: id, reason, expires_at: until }: StoredApproval): Refusal {
+  #declined(approval: StoredApproval): Refusal {
+    const { approval_id: id, reason, expires_at: until } = approval
     const why = reason === null ? 'and gave no reason' : `and said: ${reason}`
     return new ApprovalRequired({
       message: `A person declined this call, ${why}. It has not been made. Do not send it again before ${until}.`,
       detail: {
         approval: id,
-        url: approvalPageUrl(this.#of.urls(), this.#by, id),
+        url: approvalPageUrl(this.#of, approval),
         expires_at: until,
         declined: reason ?? '',
       },

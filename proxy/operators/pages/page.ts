@@ -36,6 +36,7 @@ input,button,a.button{border:1px solid light-dark(#5a636e,#a3adb8);border-radius
 button,a.button{display:inline-block;background:light-dark(#0b5cad,#7db8f7);border-color:transparent;color:light-dark(#fff,#14171a);text-decoration:none}
 :focus-visible{outline:3px solid light-dark(#0b5cad,#7db8f7);outline-offset:2px}
 small{opacity:.7}
+pre{white-space:pre-wrap;overflow-wrap:anywhere}
 `
 
 const POLICY = [

@@ -16,12 +16,13 @@ import { currentUnit } from '../oauth/unit.ts'
 import { formTokenOf, requireFormToken } from './consent.ts'
 import { beginSignIn, type PeopleSignIn } from './sign-in.ts'
 
-interface SignedInAccount {
+export interface SignedInAccount {
   readonly session: ProviderSession
   readonly user: PrincipalRecord
 }
 
-async function accountOf(
+/** Finds the user of this browser's session; null: nobody is signed in. */
+export async function accountOf(
   { service, context }: PeopleSignIn,
   library: Provider,
   arrival: Arrival,
@@ -32,7 +33,7 @@ async function accountOf(
   return user?.is_active ? { session, user } : null
 }
 
-async function requireAccount(...asked: Parameters<typeof accountOf>): Promise<SignedInAccount> {
+export async function requireAccount(...asked: Parameters<typeof accountOf>): Promise<SignedInAccount> {
   const found = await accountOf(...asked)
   if (!found) throw new Refusal('signed_out')
   return found

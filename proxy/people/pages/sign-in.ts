@@ -31,6 +31,8 @@ export interface PeopleSignIn extends Pick<SignInContext, 'wrongCodes' | 'exchan
 const CALLBACK = '/oauth/callback'
 const COOKIE = '__Host-people-transaction'
 const ACCOUNT = '/account'
+/** Pages for whoever comes by themself. */
+const OWN_PAGE = /^\/account(?:\/approvals\/apr_[0-9a-f]{24})?$/
 const CONSENT = /^\/oauth\/consent\/([\w-]{1,64})$/
 
 /** Sends the browser to the identity provider. `next`: the page that goes on afterwards. */
@@ -58,7 +60,10 @@ export const finishPeopleSignIn =
     const [, uid] = CONSENT.exec(begun.next) ?? []
     return signing.service.perform(arrival, (library) =>
       uid === undefined
-        ? beginAccountSession(signing, library, arrival, user.principal_id, person)
+        ? beginAccountSession(signing, library, arrival, {
+            ...{ accountId: user.principal_id, amr: person.amr },
+            next: OWN_PAGE.test(begun.next) ? begun.next : ACCOUNT,
+          })
         : continueSignIn(signing, library, arrival, { uid, accountId: user.principal_id, person }),
     )
   }
@@ -109,8 +114,7 @@ async function beginAccountSession(
   { service, options }: PeopleSignIn,
   library: Provider,
   arrival: Arrival,
-  accountId: string,
-  { amr }: OidcPerson,
+  { accountId, amr, next }: { readonly accountId: string; readonly next: string } & Pick<OidcPerson, 'amr'>,
 ): Promise<Reply> {
   const { req, res } = await service.exchange(arrival)
   const before = await library.Session.get(library.createContext(req, res))
@@ -120,5 +124,5 @@ async function beginAccountSession(
   const lifeS = options.grant_hours * 3600
   await session.save(lifeS)
   const cookie = `${PEOPLE_COOKIES.session}=${session.id}; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=${lifeS}`
-  return { ...redirectPage(ACCOUNT), cookies: [cookie] }
+  return { ...redirectPage(next), cookies: [cookie] }
 }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { renderArguments } from '../../../proxy/dashboard/approvals/arguments.ts'
+import { renderArguments } from '../../../proxy/operators/pages/call-arguments.ts'
 import { approvalStage, askedIn } from '../../support/approvals/stage.ts'
 import { press } from '../../support/dashboard/pressing.ts'
 import { signedInAs } from '../../support/dashboard/signed-in.ts'

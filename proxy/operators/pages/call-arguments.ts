@@ -1,5 +1,5 @@
 import { escapeHidden, hiddenCharacters } from '../../visible.ts'
-import { countWithNoun, EMPTY_HTML, type HtmlFragment, html } from '../frame/parts.ts'
+import { EMPTY_HTML, type HtmlFragment, html } from './html.ts'
 
 /** The most spaces in a row that a reader sees as they are. */
 const MAX_SPACES = 3
@@ -26,9 +26,7 @@ function warningOf(text: string): HtmlFragment {
   const hidden = [...hiddenCharacters(text).values()].flat()
   const isLong = new RegExp(` {${MAX_SPACES + 1},}`).test(text)
   const said = [
-    ...(hidden.length > 0
-      ? [`${countWithNoun(hidden.length, 'kind', 'kinds')} of characters that hide: ${hidden.join(', ')}`]
-      : []),
+    ...(hidden.length > 0 ? [`characters that hide: ${hidden.join(', ')}`] : []),
     ...(isLong ? ['many spaces in a row'] : []),
   ]
   return said.length === 0
