@@ -32,6 +32,7 @@ import { people } from './migrations/0114_people.ts'
 import { peopleStates } from './migrations/0115_people_states.ts'
 import * as stops from './migrations/0116_stops.ts'
 import { upstreamAccounts } from './migrations/0117_upstream_accounts.ts'
+import * as exportCursors from './migrations/0118_export_cursors.ts'
 import { signInSenders } from './migrations/0119_sign_in_senders.ts'
 import type { DatabaseSchema } from './schema.ts'
 import { messageOf } from './support/error-message.ts'
@@ -78,6 +79,7 @@ export const COMMON_MIGRATIONS: NamedMigrations = {
   '0115_people_states': peopleStates,
   '0116_stops': stops,
   '0117_upstream_accounts': upstreamAccounts,
+  '0118_export_cursors': exportCursors,
   '0119_sign_in_senders': signInSenders,
 }
 

@@ -43,6 +43,7 @@ export interface DatabaseSchema {
   readonly limit_meters: LimitMeterTable
   readonly people_grants: PeopleGrantTable
   readonly stops: StopTable
+  readonly export_cursors: ExportCursorTable
   readonly people_states: PeopleStateTable
   readonly people_identities: PeopleIdentityTable
   readonly upstream_accounts: UpstreamAccountTable
@@ -662,6 +663,19 @@ interface StopTable {
   readonly begun_at: string
   readonly begun_by: string
   readonly until: string | null
+}
+
+/** The places of readers of the ledger (db/ledger/cursors/cursors.ts). */
+interface ExportCursorTable {
+  readonly sink: string
+  /** The empty text: of the reader as a whole. */
+  readonly stream: string
+  /** The last row that was taken. Of the reader as a whole: the leaves of the archive that it has behind it. */
+  readonly seq: number
+  readonly at: string
+  /** Since when it fails, and why; null: it does not. In the row of the reader as a whole. */
+  readonly failed_at: string | null
+  readonly error: string | null
 }
 
 /** The number of the present state of all limits and stops: one row. */

@@ -283,6 +283,7 @@ const LEDGER_MAY_IMPORT: RoomImports = {
   authority: ['ledger/approvals', 'ledger/canonical', 'ledger/metered', 'ledger/record', 'stops', 'support'],
   canonical: ['ledger/record', 'support'],
   counts: ['schema.ts', 'support'],
+  cursors: ['database.ts', 'ledger/read', 'ledger/record', 'ledger/tree', 'schema.ts', 'support'],
   read: [
     'database.ts',
     'ledger/authority',

@@ -14,10 +14,12 @@ import { readState, recomputer } from '../verify/recompute.ts'
 import type { LedgerVerdict } from '../verify/verify.ts'
 import { type ArchiveFolder, ROWS_PER_READ, type RowFilter } from './find.ts'
 import { exportedLines, ledgerRows, pageTexts, type ReadLedgerPages, verifyWithProgress } from './read.ts'
+import { readStreamPage, type StreamPage, type StreamPageQuestion, streamPageTexts } from './stream-page.ts'
 
 export type LedgerQuestion =
   | ({ readonly kind: 'list'; readonly filter: RowFilter } & ArchiveQuestion)
   | ({ readonly kind: 'export' } & ArchiveQuestion)
+  | ({ readonly kind: 'stream' } & StreamPageQuestion)
   | { readonly kind: 'verify' }
   /** The hashes of the leaves of one stream, as bytes. */
   | { readonly kind: 'leaf-hashes'; readonly after: number; readonly most: number }
@@ -82,6 +84,7 @@ function textsOf(
   signal: AbortSignal,
   pages: ReadLedgerPages | undefined,
 ): AsyncIterable<string> | Iterable<Promise<string>> {
+  if (question.kind === 'stream') return streamPageTexts(db, question, signal)
   if (question.kind === 'list') return pageTexts(db, question.filter, signal, question.folder)
   if (question.kind === 'portion')
     return [countPortion(db, SINGLE_STREAM_DIALECT, { ...question, until: LAST }).then(asText)]
@@ -215,6 +218,11 @@ export class LedgerReader {
     }
     if (typeof last === 'number') throw new Error('verifying ended without a verdict')
     return last
+  }
+
+  /** Reads the rows of a stream after a place, as many as one page holds. Throws an AbortError. */
+  async streamPage(question: StreamPageQuestion, signal: AbortSignal): Promise<StreamPage> {
+    return readStreamPage(await joinPieces(this.#answering.ask({ kind: 'stream', ...question }, signal)))
   }
 
   async leafHashes(after: number, most: number): Promise<Buffer> {
