@@ -1,6 +1,8 @@
 import type { ZodType } from 'zod'
 import { auditOptions } from './audit/options.ts'
 import { capabilityOptions } from './capability.ts'
+import type { ContentJudge } from './content/judge.ts'
+import { contentOptions } from './content/options.ts'
 import { dpopOptions } from './dpop/options.ts'
 import type { CheckPlugin } from './operator-files/module.ts'
 import { pinOptions } from './pin/options.ts'
@@ -48,6 +50,15 @@ export const pluginCatalogue = <
       needs: ['principal', 'proof', 'token', 'demand', 'call', 'granted'],
       gives: [],
       open: (options, directory) => openPolicy(policyOptions.parse(options), directory),
+    },
+    content: {
+      place: 'check',
+      options: contentOptions,
+      needs: ['principal', 'demand', 'call', 'granted'],
+      gives: [],
+      // Its packages are loaded only if a file names it.
+      open: async (options) =>
+        (await import('./content/content.ts')).openContent(contentOptions.parse(options)),
     },
     audit: { place: 'record', file: '40-audit.yaml', options: auditOptions, needs: ['granted'], gives: [] },
     prices: { place: 'service', options: priceOptions, needs: [], gives: [] },
@@ -99,6 +110,8 @@ export interface OpenedCheck {
   readonly check: CheckPlugin
   /** Hex SHA-256 of its code; null if that lies elsewhere. */
   readonly digest: string | null
+  /** Judges the content of answers; absent: it has no say in them. */
+  readonly content?: ContentJudge
   /** Releases its resources. A call under way that still reaches it is answered all the same. */
   readonly close: () => Promise<void>
 }

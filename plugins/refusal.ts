@@ -230,6 +230,9 @@ export const REFUSAL_REASONS = {
     'Another operator must confirm this proposal, with a certificate or a sign-in of their own.',
   ),
   policy_denied: forbidden('A policy of this organisation refuses this call. Ask an operator why.'),
+  content_refused: forbidden(
+    'A check of content refuses this: it holds something that may not pass. Take it out, or ask an operator.',
+  ),
   approval_required: forbidden(
     "This call needs a person's approval. It has not been made; once it is approved, send the identical call again.",
   ),

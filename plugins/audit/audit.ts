@@ -12,6 +12,7 @@ import { caStillVouches } from '../../db/principals/trusted-cas.ts'
 import { claimOnce } from '../../db/single-uses.ts'
 import { isObject, type JsonObject } from '../../db/support/json.ts'
 import type { LedgerStatement, RowAssertion } from '../../db/support/statement.ts'
+import { type ContentVerdict, contentIn } from '../content/verdict.ts'
 import { isReplay } from '../dpop/single-use.ts'
 import type { Principal } from '../facts.ts'
 import { rateLimitHeaders } from '../limits/headers.ts'
@@ -173,6 +174,15 @@ export function audit({
     const recorded = await deny(facts, { ...NO_ROOM, limit: overDetail(over, limit.revision) }, {})
     return limitRefusal(limit, over, { at: facts.at, wire: facts.limits?.wire ?? null, recorded })
   }
+  const noteContent = (
+    judged: ContentVerdict | undefined,
+    { demand }: IdentifiedFacts,
+    part: 'request' | 'answer' = 'request',
+  ): void => {
+    if (!judged) return
+    const places = PLACES[demand.action === 'egress_llm_chat' ? 'llm' : 'mcp']
+    for (const { rule } of judged.findings) watching.content(rule, places[part], judged.verdict)
+  }
   // `statements`: none if the proof is known to be used already.
   const deny = async (
     facts: IdentifiedFacts,
@@ -227,6 +237,7 @@ export function audit({
           ...{ reason, by, passed, requiredCapability: requiredCapabilityIn(refusal) },
           ...(isOver && { limit, ...(isTexts(routed) && { routed }) }),
           ...(typeof stop === 'string' && { stop }),
+          ...contentMember(refusal.report),
         }
         const receipt = await deny(facts, why, {
           ...(assertions && { assertions: [...assertions, ...(opening?.assertions ?? [])] }),
@@ -237,6 +248,7 @@ export function audit({
         })
         noteSeen(seen, facts, refusedBy)
         if (isWatched(facts)) watched(facts, why)
+        noteContent(why.content ?? facts.content, facts)
         return receipt
       }
       anonymous.count(reason)
@@ -245,6 +257,8 @@ export function audit({
     current: database.current && currentBy(database.current),
     settled: (facts, settlement) => {
       if (isWatched(facts)) watched(facts, null)
+      noteContent(facts.content, facts)
+      if (settlement.detail.content) noteContent(contentIn(settlement.detail), facts, 'answer')
       const entry = outcomeEntry(facts, settlement, judging.configDigest)
       const tookMs = settlement.at - facts.at
       const costed = pricing?.(endedCall(facts, settlement)) ?? null
@@ -263,6 +277,17 @@ const currentBy =
 
 const isWatched = ({ candidate, shadows }: PartialDecisionFacts): boolean =>
   (candidate ?? null) !== null || shadows !== undefined
+
+/** The kinds of places of content, by the surface of a call. */
+const PLACES = {
+  llm: { request: 'request', answer: 'response' },
+  mcp: { request: 'tool_arguments', answer: 'tool_result' },
+} as const
+
+const contentMember = (report: JsonObject): Pick<RecordedRefusal, 'content'> => {
+  const content = contentIn(report)
+  return content ? { content } : {}
+}
 
 const isStale = (error: unknown): boolean => error instanceof LedgerError && error.code === 'stale'
 

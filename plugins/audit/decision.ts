@@ -5,6 +5,7 @@ import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
 import type { CandidateSet } from '../../db/principals/pins.ts'
 import type { JsonObject } from '../../db/support/json.ts'
 import type { LedgerStatement, RowAssertion } from '../../db/support/statement.ts'
+import type { ContentPlace, ContentVerdict } from '../content/verdict.ts'
 import type {
   AccessToken,
   CallCommitments,
@@ -40,6 +41,9 @@ export interface DecisionFacts {
   readonly body: Buffer
   /** The verdicts of the shadow checks, in their order, if there are any and they were asked. */
   readonly shadows?: readonly CheckVerdict[]
+  /** The account of its content, if a check has judged that; and that of one that only watches. */
+  readonly content?: ContentVerdict
+  readonly shadowContent?: ContentVerdict
   /** The commitment to a body that is too long to be digested at once. */
   readonly bodySha256?: string
   /** The limits and stops that it was judged by, if it came so far. */
@@ -98,6 +102,7 @@ export interface RecordedRefusal {
   readonly routed?: readonly string[]
   /** The id of the stop. */
   readonly stop?: string
+  readonly content?: ContentVerdict
 }
 
 /** Makes the row of a decision (docs/ledger.md#detail): digests and sizes, never the content itself. */
@@ -125,10 +130,19 @@ export function decisionEntry(
       ...(why?.requiredCapability && { required_capability: why.requiredCapability }),
       ...(why?.limit && { limit: why.limit }),
       ...(why?.stop !== undefined && { stop: why.stop }),
+      ...judgedContent(facts, why),
       ...(why === null && reservedLimits(facts.limits)),
       ...routedOf(facts.limits, why),
     },
   }
+}
+
+function judgedContent(
+  { content, shadowContent }: PartialDecisionFacts,
+  why: RecordedRefusal | null,
+): JsonObject {
+  const judged = why?.content ?? content
+  return { ...(judged && { content: judged }), ...(shadowContent && { content_shadow: shadowContent }) }
 }
 
 /** Says how a call was routed, if a limit looks at that and decided. */
@@ -269,9 +283,9 @@ export function requiredCapabilityIn({ detail }: Refusal): string | null {
   return typeof capability === 'string' ? capability : null
 }
 
-/** Tells a refusal that rests on the caller's authority (docs/ledger.md#recomputing), or a policy. */
+/** Tells a refusal that rests on the caller's authority (docs/ledger.md#recomputing), or a check of the operator's. */
 export const isAuthorityRefusal = (reason: RefusalReason): boolean =>
-  RULE_REFUSAL_REASONS.has(reason) || reason === 'policy_denied'
+  RULE_REFUSAL_REASONS.has(reason) || reason === 'policy_denied' || reason === 'content_refused'
 
 /** Tells a refusal of a call's form, of any sender: its row is `invalid`, no decision about authority. */
 export function isFormRefusal(reason: RefusalReason): boolean {
@@ -306,6 +320,8 @@ const hasComeToGate = ({ passed, reason }: RefusalPath): boolean =>
 
 /** Called with the verdicts of those that only watch a call, once it is recorded: for metrics. */
 export interface ShadowMetrics {
+  /** Called with each finding in content, by the rule and the kind of place. */
+  readonly content: (rule: string, place: ContentPlace, verdict: ContentVerdict['verdict']) => void
   readonly shadow: (check: string, verdict: CheckVerdict) => void
   readonly candidate: (result: 'same' | 'would_refuse' | 'would_allow') => void
 }

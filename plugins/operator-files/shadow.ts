@@ -1,3 +1,4 @@
+import { type ContentVerdict, contentIn } from '../content/verdict.ts'
 import type { CheckVerdict } from '../facts.ts'
 import { type Arrival, type CallSettlement, type Plugin, SettlementFaults } from '../plugin.ts'
 import { toRefusal } from '../refusal.ts'
@@ -20,6 +21,7 @@ export function shadowChecks(checks: readonly CheckPlugin[]): Plugin<ShadowedFac
       return {
         shadows: asked.map(({ verdict }) => verdict),
         ...(faults.length > 0 && { shadowFaults: faults }),
+        ...Object.assign({}, ...asked.map(({ content }) => content && { shadowContent: content })),
       }
     },
     settled: async (facts, settlement) => {
@@ -29,17 +31,22 @@ export function shadowChecks(checks: readonly CheckPlugin[]): Plugin<ShadowedFac
   }
 }
 
-async function verdictOf(
-  check: CheckPlugin,
-  facts: ShadowedFacts,
-): Promise<{ readonly verdict: CheckVerdict; readonly fault?: unknown }> {
+async function verdictOf(check: CheckPlugin, facts: ShadowedFacts): Promise<ShadowVerdict> {
   try {
-    await check.admit(facts)
-    return { verdict: 'pass' }
+    const { content }: { readonly content?: ContentVerdict } = await check.admit(facts)
+    return { verdict: 'pass', content }
   } catch (error) {
-    const failed = toRefusal(error, 'plugin_failed').reason === 'plugin_failed'
-    return failed ? { verdict: 'failed', fault: faultOf(check, error) } : { verdict: 'refuse' }
+    const refusal = toRefusal(error, 'plugin_failed')
+    const content = contentIn(refusal.report)
+    if (refusal.reason !== 'plugin_failed') return { verdict: 'refuse', content }
+    return { verdict: 'failed', content, fault: faultOf(check, error) }
   }
+}
+
+interface ShadowVerdict {
+  readonly verdict: CheckVerdict
+  readonly content: ContentVerdict | undefined
+  readonly fault?: unknown
 }
 
 const faultOf = ({ name }: CheckPlugin, cause: unknown): Error =>

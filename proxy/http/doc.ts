@@ -74,6 +74,7 @@ export const BODY_REASONS: Reasons = ['body_invalid', 'body_encoded', 'body_too_
 export const GATED_REASONS: Reasons = [
   'capability_missing',
   'policy_denied',
+  'content_refused',
   'stopped',
   'limit_reached',
   'limit_unbounded',

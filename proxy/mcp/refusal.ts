@@ -43,6 +43,7 @@ const CODES: Partial<Record<RefusalReason, number>> = {
   proof_too_weak: -31006,
   limit_reached: -31009,
   stopped: -31010,
+  content_refused: -31011,
   approval_required: -31007,
 }
 

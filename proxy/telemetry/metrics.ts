@@ -229,6 +229,13 @@ export function createMetrics(ask: GaugeSources) {
       'check',
       'verdict',
     ),
+    contentFindings: counter(
+      'content_findings_total',
+      'What a check of content has found, by rule, kind of place and verdict on the message.',
+      'rule',
+      'place',
+      'verdict',
+    ),
     candidateVerdicts: counter(
       'candidate_verdicts_total',
       'Calls of principals that have a candidate set, by what it would have changed.',

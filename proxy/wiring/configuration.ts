@@ -70,7 +70,7 @@ export interface ConfiguredPrices {
 }
 
 /** A check, and the hex SHA-256 of its code; null if that lies elsewhere. */
-export interface InstalledCheck extends Pick<OpenedCheck, 'check' | 'digest'> {
+export interface InstalledCheck extends Pick<OpenedCheck, 'check' | 'digest' | 'content'> {
   /** True: it only watches (docs/rehearsal.md#shadow). */
   readonly shadow: boolean
   /** True: a module of the operator's own, which may count what it is asked. */
@@ -102,7 +102,16 @@ export const loadedDetail = (configuration: Configuration): JsonObject => {
       people: { llm: configuration.people.llm },
     }),
     checks: namedChecks(configuration),
+    ...contentDetail(configuration),
   }
+}
+
+/** The rules and services that judge content, if there are any: services see it. */
+function contentDetail({ checks }: Configuration): JsonObject {
+  const about = checks.flatMap(({ content, digest, shadow }) =>
+    content ? [{ rules_digest: digest, shadow, ...content.about }] : [],
+  )
+  return about.length === 0 ? {} : { content: about }
 }
 
 /** The checks, in order, by all that tells one from another. */
@@ -176,12 +185,9 @@ export async function loadConfiguration(
     proofs: proofsOptions.parse(optionsOf('proofs') ?? {}),
     archive: archiveIn(fileOf('archive')),
     prices,
-    checks: [...checks.values()].map(({ check, digest, shadow, isModule, options }) => ({
-      check,
-      digest,
-      shadow,
-      isModule,
-      options,
+    checks: [...checks.values()].map(({ check, digest, shadow, isModule, options, content }) => ({
+      ...{ check, digest, shadow, isModule, options },
+      ...(content && { content }),
     })),
     expectations: expectationsIn(fileOf('expect')),
     files: read.files,

@@ -222,6 +222,7 @@ function recordersOf(
     pricing: pricingOf(configuration),
     watching: {
       shadow: (check, verdict) => metrics.shadowVerdicts.inc({ check, verdict }),
+      content: (rule, place, verdict) => metrics.contentFindings.inc({ rule, place, verdict }),
       candidate: (result) => metrics.candidateVerdicts.inc({ result }),
     },
   })

@@ -22,6 +22,7 @@ const REASONS: Readonly<Record<string, string>> = {
   certificate_not_pinned: 'certificate of nobody',
   certificate_not_valid_now: 'certificate has ended, or is not valid yet',
   certificate_required: 'no certificate',
+  content_refused: 'holds a secret, or what a service refuses',
   mcp_not_bound: 'not bound to the server',
   mcp_tool_quarantined: 'the tool waits for approval',
   mcp_tool_unknown: 'no such tool',
