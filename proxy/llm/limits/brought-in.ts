@@ -1,6 +1,6 @@
 import { isObject } from '../../../db/support/json.ts'
 import type { HangupSignal } from '../../../plugins/arrival.ts'
-import { foldedName, type JsonBody } from '../../../plugins/json-body/json-body.ts'
+import { type BodyScan, foldedName, type JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { WatchedNames } from '../../../plugins/json-body/scan.ts'
 import type { BroughtIn } from '../../../plugins/limits/estimate.ts'
 import { runPromptly } from '../../../plugins/turns.ts'
@@ -10,7 +10,8 @@ import { type LlmTarget, shownName } from '../routing.ts'
 import { MAX_NAMED_IDS, type NamedId, namedTextsSteps } from '../state/named-ids.ts'
 import { readOf, STATE_NAMES, type StateNames } from '../state/names.ts'
 
-type BoundedBody = Pick<JsonBody, 'body' | 'json' | 'repeated'> & {
+type BoundedBody = Pick<JsonBody, 'body' | 'json'> & {
+  readonly scan: Pick<BodyScan, 'repeated'>
   readonly target: Pick<LlmTarget, 'endpoint'>
   readonly hangup: HangupSignal
 }
@@ -47,9 +48,9 @@ export function broughtInBy(facts: BoundedBody): BroughtIn | Promise<BroughtIn> 
 }
 
 /** Finds a member that stands twice, or in another spelling, so that nobody knows which one a provider takes. */
-function relied({ json, repeated }: BoundedBody): string | null {
+function relied({ json, scan }: BoundedBody): string | null {
   const isOther = (name: string): boolean =>
-    RELIED_ON.has(name) ? repeated.has(name) : RELIED_ON.has(foldedName(name))
+    RELIED_ON.has(name) ? scan.repeated.has(name) : RELIED_ON.has(foldedName(name))
   return Object.keys(json).find(isOther) ?? null
 }
 

@@ -6,7 +6,7 @@ import type { LlmOptions } from '../options.ts'
 import { type AskedTarget, type LlmTarget, type ProviderRouting, providerRouting } from '../routing.ts'
 import { BOUNDS, broughtInBy } from './brought-in.ts'
 
-type LimitedBody = Pick<JsonBody, 'body' | 'json' | 'repeated'> &
+type LimitedBody = Pick<JsonBody, 'body' | 'json' | 'scan'> &
   Pick<Arrival, 'hangup'> & { readonly target: LlmTarget }
 
 /** Says of a call of a model what limits look at: the models as they are routed, whatever the caller called them. */

@@ -15,7 +15,7 @@ const read = async (
   const endpoint = LLM_ENDPOINTS.find((one) => one.path === path)
   if (!endpoint) throw new Error(`there is no ${path}`)
   return broughtInBy({
-    ...{ body, json: JSON.parse(body.toString()), repeated: new Set(twice) },
+    ...{ body, json: JSON.parse(body.toString()), scan: { repeated: new Set(twice) } },
     ...{ target: { endpoint }, hangup },
   })
 }
@@ -133,7 +133,13 @@ t.test('a long body gives others their turn', async (t) => {
   const endpoint = LLM_ENDPOINTS.find(({ path }) => path === CHAT)
   if (!endpoint) throw new Error('there is no chat')
   const json = { messages: [] }
-  const found = broughtInBy({ body, json, repeated: new Set(), target: { endpoint }, hangup })
+  const found = broughtInBy({
+    body,
+    json,
+    scan: { repeated: new Set<string>() },
+    target: { endpoint },
+    hangup,
+  })
   t.ok(found instanceof Promise, 'it is read in slices')
   t.same(await found, { unbounded: null, whole: null, pictures: 0 })
 })
