@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache'
 import { compileGlob } from '../../db/support/glob.ts'
 import type { CallSummary } from '../../plugins/facts.ts'
 import { QUOTE } from '../../plugins/json-body/bytes.ts'
@@ -303,15 +304,37 @@ export function modelNames(options: LlmOptions): (provider: string, model: strin
   return (name, asked) => find(asked).find(({ provider }) => provider.name === name)?.model ?? null
 }
 
-/** Makes the function that finds the providers of a model, and the names by which they are found. */
-export function targetsOf(options: LlmOptions): (model: string | null) => readonly FoundProvider[] {
+/** The models, as callers name them, whose targets are remembered. */
+const MAX_REMEMBERED = 1_000
+
+type FindTargets = (model: string | null) => readonly FoundProvider[]
+
+const finders = new WeakMap<LlmOptions, FindTargets>()
+
+/**
+ * Makes the function that finds the providers of a model, and the names by which they are found: one for the same
+ * options, since several questions of a call ask it.
+ */
+export function targetsOf(options: LlmOptions): FindTargets {
+  const before = finders.get(options)
+  if (before) return before
   const served = options.providers.map(prepare)
   const byName = new Map(served.map((one) => [one.provider.name, one]))
   const fallback = options.default_provider === undefined ? undefined : byName.get(options.default_provider)
   const unnamed = fallback
     ? [{ provider: fallback.provider, connections: fallback.connections, model: null, alias: null }]
     : []
-  return (model) => (model === null ? unnamed : candidates(served, byName, fallback, model))
+  const found = new LRUCache<string, readonly FoundProvider[]>({ max: MAX_REMEMBERED })
+  const find: FindTargets = (model) => {
+    if (model === null) return unnamed
+    const known = found.get(model)
+    if (known) return known
+    const targets = candidates(served, byName, fallback, model)
+    found.set(model, targets)
+    return targets
+  }
+  finders.set(options, find)
+  return find
 }
 
 function prepare(provider: LlmProvider): PreparedProvider {
