@@ -13,6 +13,7 @@ import { layGround } from './ground/ground.ts'
 import { findPeers } from './ground/peers/peers.ts'
 import { openFilesLimit } from './ground/proc.ts'
 import { inScratch } from './ground/scratch.ts'
+import { measureLimits } from './limits.ts'
 import { openGenerator } from './load/generator.ts'
 import { measurePostgres, measureServerRoom } from './postgres.ts'
 import { measurePostgresCalls } from './postgres-calls.ts'
@@ -96,6 +97,7 @@ async function measure(
     postgresRoom: await measureServerRoom(bench),
     postgresCalls: postgres.calls,
     postgresIdle: postgres.idle,
+    limits: await measureLimits(bench),
     callCost: ledger?.call ?? null,
     toldEvents: isChosen(options, 'gateway-translating/events') ? await measureToldEvents(bench) : [],
     es256: medianEs256(measured),

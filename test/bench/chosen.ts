@@ -25,6 +25,6 @@ const SHORT = new RegExp(
     'upstream/(json c=1|half core c=64|paced c=64)',
     '(against|cost)/json c=64',
     'streams/(gateway|http-proxy-3) c=(300|2000)',
-    'ledger|ledger-postgres|calls-postgres|rehearsal|dashboard|proofs|start|fault',
+    'ledger|limits|ledger-postgres|calls-postgres|rehearsal|dashboard|proofs|start|fault',
   ].join('|')})$`,
 )

@@ -37,7 +37,7 @@ read the figures. Other work on the machine spoils them.`,
       value: 'TEXT',
       default: '',
       description:
-        'only points whose name holds TEXT, e.g. gateway/, "json c=64", DPoP, streams/, mcp, ledger, rehearsal, dashboard, proofs, against/ or cost/',
+        'only points whose name holds TEXT, e.g. gateway/, "json c=64", DPoP, streams/, mcp, ledger, limits, rehearsal, dashboard, proofs, against/ or cost/',
     },
     against: {
       type: 'string',
@@ -86,7 +86,7 @@ read the figures. Other work on the machine spoils them.`,
       type: 'string',
       value: 'URL',
       description:
-        'also measure the ledger, and rehearsals, on PostgreSQL, in the empty database URL; two minutes',
+        'also measure the ledger, limits and rehearsals on PostgreSQL, in the empty database URL; two minutes',
     },
     dir: {
       type: 'string',

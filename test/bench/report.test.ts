@@ -42,6 +42,7 @@ const NOTHING: Results = {
     proofs: null,
     streams: [],
     callCost: null,
+    limits: [],
     toldEvents: [],
     es256: null,
     fault: null,

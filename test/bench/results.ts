@@ -7,6 +7,7 @@ import type { Fault } from './fault.ts'
 import type { DashboardPoint } from './filled/dashboard.ts'
 import type { ProofsPoint } from './filled/proofs.ts'
 import type { Found } from './ground/peers/peers.ts'
+import type { LimitsFound } from './limits.ts'
 import type { Pair } from './pairs.ts'
 import type { PostgresPoint } from './postgres.ts'
 import type { PostgresCalls, PostgresIdle } from './postgres-calls.ts'
@@ -57,6 +58,8 @@ export interface Results {
   readonly streams: readonly StreamsPoint[]
   /** What the record of a call costs. Null where it was not measured. */
   readonly callCost: LedgerAlone['call'] | null
+  /** What limits take of it, by engine and number. */
+  readonly limits: readonly LimitsFound[]
   /** The translation of streams alone, by direction. */
   readonly toldEvents: readonly ToldEvents[]
   readonly es256: Es256 | null

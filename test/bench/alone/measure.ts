@@ -6,6 +6,7 @@ import type { Bench } from '../workbench.ts'
 import type { Es256 } from './es256.ts'
 import type { LedgerAlone } from './ledger.ts'
 import type { PostgresPart } from './ledger-postgres.ts'
+import type { LimitsAlone } from './limits.ts'
 import type { PostgresRoom } from './room-postgres.ts'
 import type { ToldEvents } from './told-events.ts'
 import type { TreeAlone } from './tree.ts'
@@ -97,6 +98,15 @@ export async function measurePostgresRoom(
 ): Promise<PostgresRoom> {
   const run = { name: 'room-postgres', args: [url], core: null, limitS: 120 }
   return (await runAlone(children, ground.directory, run)) as PostgresRoom
+}
+
+/** Runs limits.ts on a database that may hold rows, on both cores: a writer on SQLite has a thread of its own. */
+export async function measureLimitsAlone(
+  { children, ground }: Pick<Bench, 'children' | 'ground'>,
+  url: string,
+): Promise<LimitsAlone> {
+  const run = { name: 'limits', args: [url], core: null, limitS: 300 }
+  return (await runAlone(children, ground.directory, run)) as LimitsAlone
 }
 
 interface Alone {

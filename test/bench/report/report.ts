@@ -11,6 +11,7 @@ const SECTIONS: readonly (readonly [heading: string, records: (results: Results)
   ['Bare ES256 verification', ({ es256 }) => present(es256)],
   ['The ledger', ({ ledger }) => ledger],
   ['A row of a call', ({ callCost }) => present(callCost)],
+  ['Limits', ({ limits }) => limits],
   ['A translated event', ({ toldEvents }) => toldEvents],
   ['The ledger on PostgreSQL', ({ postgres }) => postgres],
   ['Whole calls on PostgreSQL', ({ postgresCalls }) => postgresCalls],
