@@ -1,3 +1,4 @@
+import { PLACE_OF } from '../../db/ledger/canonical/leaf-reader.ts'
 import { type LeafPage, PAGE_WIDTH, PlacedMembers, readLeaves } from '../../db/ledger/canonical/leaf-row.ts'
 import { SHOWN_COLUMNS } from '../../db/ledger/record/leaf.ts'
 import { type PageReader, serveAs } from '../../db/ledger/verify/threads.ts'
@@ -42,37 +43,62 @@ function roomFor(bytes: number): Uint8Array {
   return room
 }
 
+const CELLS: readonly number[] = SHOWN_COLUMNS.map((column) => PLACE_OF[column])
+
 /** Writes a line of CSV as `csvLine` does. Returns its end; its start if a text of it may have to be defused. */
 function csvEnd(bytes: Buffer, found: PlacedMembers, csv: Uint8Array, start: number): number {
   let to = start
-  for (const column of SHOWN_COLUMNS) {
+  for (const place of CELLS) {
     if (to > start) csv[to++] = COMMA
-    let [from, end] = [found.from(column), found.to(column)]
+    let [from, end] = [found.from(place), found.to(place)]
     if (bytes[from] === QUOTE) [from, end] = [from + 1, end - 1]
     else if (bytes[from] === NULL_START) continue
     if (from === end) continue
     if (!isHarmlessStart(bytes[from] ?? 0)) return start
-    let isQuoted = false
-    for (let at = from; at < end; at += 1) {
-      const byte = bytes[at] ?? 0
-      if (byte === QUOTE || byte === COMMA) isQuoted = true
-      else if (byte < SPACE || byte > TILDE || byte === SEMICOLON) return start
-    }
-    if (isQuoted) csv[to++] = QUOTE
-    for (let at = from; at < end; at += 1) {
-      const byte = bytes[at] ?? 0
-      if (byte === QUOTE) csv[to++] = QUOTE
-      csv[to++] = byte
-    }
-    if (isQuoted) csv[to++] = QUOTE
+    // An object has quotation marks, unless it is empty.
+    const isQuoted = bytes[from] === OPEN_BRACE && end - from > 2
+    to = cellEnd(bytes, from, end, csv, to, isQuoted)
+    if (to < 0) return start
   }
   csv[to++] = CR
   csv[to++] = LF
   return to
 }
 
+/** Writes a cell. Returns its end; -1 if it may have to be defused. */
+function cellEnd(
+  bytes: Buffer,
+  from: number,
+  end: number,
+  csv: Uint8Array,
+  start: number,
+  isQuoted: boolean,
+): number {
+  let to = start
+  if (isQuoted) csv[to++] = QUOTE
+  for (let at = from; at < end; at += 1) {
+    const byte = bytes[at] ?? 0
+    const kind = KINDS[byte]
+    if (kind === ODD) return -1
+    if (kind !== PLAIN) {
+      if (!isQuoted) return cellEnd(bytes, from, end, csv, start, true)
+      if (byte === QUOTE) csv[to++] = QUOTE
+    }
+    csv[to++] = byte
+  }
+  if (isQuoted) csv[to++] = QUOTE
+  return to
+}
+
 const [LF, CR, SPACE, QUOTE, COMMA, SEMICOLON, TILDE] = [0x0a, 0x0d, 0x20, 0x22, 0x2c, 0x3b, 0x7e]
 const [NULL_START, OPEN_BRACE] = [0x6e, 0x7b]
+
+/** Bytes that stand for themselves, those that a cell is quoted for, and those that are left to another. */
+const [PLAIN, QUOTED, ODD] = [0, 1, 2]
+const KINDS = Uint8Array.from({ length: 256 }, (_, byte) => {
+  if (byte < SPACE || byte > TILDE || byte === SEMICOLON) return ODD
+  return byte === QUOTE || byte === COMMA ? QUOTED : PLAIN
+})
 
 const isHarmlessStart = (byte: number): boolean =>
   byte === OPEN_BRACE ||

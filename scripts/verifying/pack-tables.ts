@@ -49,22 +49,26 @@ export async function packTables(
   for (const name of ['grants.ndjson', 'sign-ins.ndjson']) into(name, '')
   let tools = 0
   let [page, at]: [TabledPage | null, number] = [null, 0]
+  /** True while the table has all lines of the page already. */
+  let isTabled = false
   /** The line of CSV of a row, as its page has it or anew. */
-  function cellsOf(row: StoredRow): string | Uint8Array {
+  function cellsOf(row: StoredRow, at: number): string | Uint8Array {
     const [from, to] = [page?.ends[at - 1] ?? 0, page?.ends[at] ?? 0]
-    at += 1
     return page && from < to ? page.csv.subarray(from, to) : csvLine(row, csv)
   }
   return {
     begin: (next) => {
       page = next
       at = 0
+      // Those of a page of which a row is bad are compared with nothing.
+      isTabled = next.ends.every((end, row) => end > (next.ends[row - 1] ?? 0))
+      if (isTabled) into('rows.csv', next.csv)
     },
     see: (row) => {
       sets.add(row)
-      const cells = cellsOf(row)
-      into('rows.csv', cells)
-      if (isRefusal(row)) into('refusals.csv', cells)
+      const own = at++
+      if (!isTabled) into('rows.csv', cellsOf(row, own))
+      if (isRefusal(row)) into('refusals.csv', cellsOf(row, own))
       if (isGrant(row)) into('grants.ndjson', `${lineOf(row)}\n`)
       if (isAboutTools(row)) into('tools.json', JSON_LIST.before(tools++) + lineOf(row))
       if (isSignIn(row)) into('sign-ins.ndjson', `${lineOf(row)}\n`)

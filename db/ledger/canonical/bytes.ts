@@ -7,6 +7,11 @@
 export class CanonicalBytes {
   bytes: Uint8Array = new Uint8Array(0)
   at = 0
+  /** The kinds of names that the last object has, at any depth ({@link MARKS}). */
+  marks = 0
+  /** Where the values of two of its own members are: start and end, alike if it has none. */
+  readonly authority: [from: number, to: number] = [0, 0]
+  readonly path: [from: number, to: number] = [0, 0]
   #depth = 0
 
   /** Steps over bytes that must stand there. */
@@ -47,6 +52,14 @@ export class CanonicalBytes {
     return true
   }
 
+  /** Steps over the object of a detail, and notes what judging it needs. */
+  detail(): boolean {
+    this.marks = 0
+    this.authority.fill(0)
+    this.path.fill(0)
+    return this.object()
+  }
+
   /** Steps over an object whose members are in order, down to the last. */
   object(): boolean {
     const { bytes } = this
@@ -63,6 +76,7 @@ export class CanonicalBytes {
       if (bytes[to] !== COLON) break
       this.at = to + 1
       if (!this.#value()) break
+      this.#note(from, to)
       ;[lastFrom, lastTo] = [from, to]
       if (bytes[this.at] === COMMA) this.at += 1
       else {
@@ -72,6 +86,23 @@ export class CanonicalBytes {
     }
     this.#depth -= 1
     return false
+  }
+
+  /** Notes a name, quotation marks included, whose value ends here. */
+  #note(from: number, to: number): void {
+    const { bytes } = this
+    const names = NOTED[to - from - 2]
+    if (names === undefined) return
+    for (const { name, mark } of names) {
+      let at = 0
+      while (at < name.length && bytes[from + 1 + at] === name[at]) at += 1
+      if (at < name.length) continue
+      this.marks |= mark
+      if (mark !== 0 || this.#depth > 1) return
+      const place = name.length === PATH_LENGTH ? this.path : this.authority
+      place[0] = to + 1
+      place[1] = this.at
+    }
   }
 
   #list(): boolean {
@@ -117,6 +148,30 @@ export class CanonicalBytes {
       if (byte !== last) return byte > last
     }
   }
+}
+
+/** Kinds of names in a detail: a cost, limits, and what lets an allowed decision rest on more than its authority. */
+export const MARKS = { cost: 1, limits: 2, more: 4 } as const
+
+const PATH_LENGTH = 4
+
+/** The names that are noted, by their length. Those without a mark are noted by their place. */
+const NOTED: readonly (readonly { readonly name: Buffer; readonly mark: number }[] | undefined)[] = byLength([
+  ['path', 0],
+  ['authority', 0],
+  ['cost', MARKS.cost],
+  ['limits', MARKS.limits],
+  ...['reason', 'refused_by', 'required_capability', 'stop', 'summarised', 'approval', 'grant'].map(
+    (name) => [name, MARKS.more] as const,
+  ),
+])
+
+function byLength(names: readonly (readonly [name: string, mark: number])[]) {
+  const lengths = Math.max(...names.map(([name]) => name.length)) + 1
+  return Array.from({ length: lengths }, (_, length) => {
+    const found = names.filter(([name]) => name.length === length)
+    return found.length === 0 ? undefined : found.map(([name, mark]) => ({ name: Buffer.from(name), mark }))
+  })
 }
 
 export const NULL_BYTES = Buffer.from('null')

@@ -36,10 +36,17 @@ const LABELS: readonly Buffer[] = MEMBERS.map(([name], index) =>
 )
 const CLOSE_BRACE = 0x7d
 
-/** The numbers that say where the members of a leaf are: start and end of each value, alike if it is missing. */
-export const PLACES_PER_LEAF = 2 * MEMBERS.length
+/** Where a leaf has the marks of its detail, and the start and end of two members of that. */
+export const DETAIL_NOTES = {
+  marks: 2 * MEMBERS.length,
+  authority: 2 * MEMBERS.length + 1,
+  path: 2 * MEMBERS.length + 3,
+}
 
-/** The first of a member's two. */
+/** The numbers that say where the members of a leaf are: start and end of each value, alike if it is missing; then notes. */
+export const PLACES_PER_LEAF = 2 * MEMBERS.length + 5
+
+/** The first of a member's two. A name that is looked up at run time takes as long as reading a member. */
 export const PLACE_OF = Object.fromEntries(MEMBERS.map(([name], index) => [name, 2 * index])) as Readonly<
   Record<LeafMember, number>
 >
@@ -71,11 +78,15 @@ export function readLeaf(
     if (!(isThere ? isValue(kind) : kind === 'added')) return -1
     places[at + 2 * index + 1] = json.at
   }
+  const { marks, authority, path } = json
+  places[at + DETAIL_NOTES.marks] = marks
+  ;[places[at + DETAIL_NOTES.authority], places[at + DETAIL_NOTES.authority + 1]] = authority
+  ;[places[at + DETAIL_NOTES.path], places[at + DETAIL_NOTES.path + 1]] = path
   return bytes[json.at] === CLOSE_BRACE ? json.at + 1 : -1
 }
 
 function isValue(kind: LeafMemberKind | undefined): boolean {
-  if (kind === 'object') return json.object()
+  if (kind === 'object') return json.detail()
   if (kind === 'integer') return json.integer()
   return json.text() || (kind === 'text or null' && json.literal(NULL_BYTES))
 }

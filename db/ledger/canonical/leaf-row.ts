@@ -3,11 +3,14 @@ import { hash } from 'node:crypto'
 import { isObject, type UnknownRecord } from '../../support/json.ts'
 import { type LeafVersion, leafVersion, type StoredRow } from '../record/leaf.ts'
 import { isInstant } from './instant.ts'
-import { type LeafMember, labelLength, PLACE_OF, PLACES_PER_LEAF, readLeaf } from './leaf-reader.ts'
+import { DETAIL_NOTES, labelLength, PLACE_OF, PLACES_PER_LEAF, readLeaf } from './leaf-reader.ts'
 import { TextCache } from './text-cache.ts'
 
 /** The members that an export adds to a leaf, in their order. */
-const ADDED: readonly LeafMember[] = ['principal_name', 'result', 'row_hash', 'subject_name']
+const ADDED = (['principal_name', 'result', 'row_hash', 'subject_name'] as const).map((member) => ({
+  place: PLACE_OF[member],
+  label: labelLength(member),
+}))
 
 /** The columns that an engine stores alongside a leaf. */
 type ColumnsBesideLeaf = Pick<
@@ -82,15 +85,23 @@ function soundLength(bytes: Buffer, places: Int32Array, at: number, isSealed: bo
     places[at + 3 + PLACE_OF.row_hash] = start
   }
   const found = new PlacedMembers(bytes, places, at)
-  const version = found.integer('v')
+  const version = found.integer(PLACE_OF.v)
   if (version !== 1 && version !== 2) return 0
-  if (found.integer('seq') < 0 || !isInstant(found.text('recorded_at')) || !found.has('row_hash')) return 0
+  if (
+    found.integer(PLACE_OF.seq) < 0 ||
+    !isInstant(found.text(PLACE_OF.recorded_at)) ||
+    !found.has(PLACE_OF.row_hash)
+  )
+    return 0
   if (!isSealed) {
-    const result = found.has('result') ? found.text('result') : null
-    if (result !== (found.text('action').startsWith('mcp_') ? found.text('status') : null)) return 0
+    const result = found.has(PLACE_OF.result) ? found.text(PLACE_OF.result) : null
+    if (result !== (found.text(PLACE_OF.action).startsWith('mcp_') ? found.text(PLACE_OF.status) : null))
+      return 0
   }
   const length = found.copyLeaf(start, to)
-  return length > 1 && hash('sha256', leafBytes.subarray(1, length)) === found.text('row_hash') ? length : 0
+  return length > 1 && hash('sha256', leafBytes.subarray(1, length)) === found.text(PLACE_OF.row_hash)
+    ? length
+    : 0
 }
 
 /** A digest of 64 characters as a text of JSON. */
@@ -111,12 +122,12 @@ export class PlacedMembers {
     this.#at = at
   }
 
-  from(member: LeafMember): number {
-    return this.#places[this.#at + 2 + PLACE_OF[member]] ?? 0
+  from(place: number): number {
+    return this.#places[this.#at + 2 + place] ?? 0
   }
 
-  to(member: LeafMember): number {
-    return this.#places[this.#at + 3 + PLACE_OF[member]] ?? 0
+  to(place: number): number {
+    return this.#places[this.#at + 3 + place] ?? 0
   }
 
   /** The line of an export that it was read from. */
@@ -130,37 +141,48 @@ export class PlacedMembers {
 
   /** Copies the leaf as `copyLeaf` does. */
   copyWhole(): number {
-    return this.copyLeaf(this.from('action') - labelLength('action'), this.#places[this.#at + 1] ?? 0)
+    return this.copyLeaf(this.from(PLACE_OF.action) - labelLength('action'), this.#places[this.#at + 1] ?? 0)
   }
 
-  has(member: LeafMember): boolean {
-    return this.from(member) !== this.to(member)
+  /** Returns what kinds of names are in the detail ({@link MARKS}). */
+  get marks(): number {
+    return this.#places[this.#at + 2 + DETAIL_NOTES.marks] ?? 0
   }
 
-  text(member: LeafMember): string {
-    return this.#bytes.toString('utf8', this.from(member) + 1, this.to(member) - 1)
+  /** Returns the JSON of a member of the detail; empty if it has none. */
+  noted(member: 'authority' | 'path'): string {
+    const at = this.#at + 2 + DETAIL_NOTES[member]
+    return this.#bytes.toString('utf8', this.#places[at], this.#places[at + 1])
   }
 
-  textOrNull(member: LeafMember): string | null {
-    return this.#bytes[this.from(member)] === QUOTE ? this.text(member) : null
+  has(place: number): boolean {
+    return this.from(place) !== this.to(place)
+  }
+
+  text(place: number): string {
+    return this.#bytes.toString('utf8', this.from(place) + 1, this.to(place) - 1)
+  }
+
+  textOrNull(place: number): string | null {
+    return this.#bytes[this.from(place)] === QUOTE ? this.text(place) : null
   }
 
   /** The same of a member that has few values. */
-  frequentText(member: LeafMember): string {
-    return frequent.text(this.#bytes, this.from(member) + 1, this.to(member) - 1)
+  frequentText(place: number): string {
+    return frequent.text(this.#bytes, this.from(place) + 1, this.to(place) - 1)
   }
 
-  frequentOrNull(member: LeafMember): string | null {
-    return this.#bytes[this.from(member)] === QUOTE ? this.frequentText(member) : null
+  frequentOrNull(place: number): string | null {
+    return this.#bytes[this.from(place)] === QUOTE ? this.frequentText(place) : null
   }
 
-  json(member: LeafMember): string {
-    return this.#bytes.toString('utf8', this.from(member), this.to(member))
+  json(place: number): string {
+    return this.#bytes.toString('utf8', this.from(place), this.to(place))
   }
 
   /** -1 of one that is negative. */
-  integer(member: LeafMember): number {
-    const [from, to] = [this.from(member), this.to(member)]
+  integer(place: number): number {
+    const [from, to] = [this.from(place), this.to(place)]
     if (this.#bytes[from] === MINUS) return -1
     let value = 0
     for (let at = from; at < to; at += 1) value = value * 10 + (this.#bytes[at] ?? 0) - ZERO
@@ -169,15 +191,15 @@ export class PlacedMembers {
 
   /** Copies a leaf without what an export adds behind a zero. Returns the length of both; 0 if it is too long. */
   copyLeaf(from: number, to: number): number {
-    const [bytes, start] = [this.#bytes, this.from('action')]
+    const [bytes, start] = [this.#bytes, this.from(PLACE_OF.action)]
     if (to - from >= leafBytes.length) return 0
     let [length, behind] = [1, from]
-    for (const member of ADDED) {
-      const first = this.from(member)
+    for (const { place, label } of ADDED) {
+      const first = this.from(place)
       // The digest may stand before the leaf.
-      if (first < start || !this.has(member)) continue
-      length += bytes.copy(leafBytes, length, behind, first - labelLength(member))
-      behind = this.to(member)
+      if (first < start || !this.has(place)) continue
+      length += bytes.copy(leafBytes, length, behind, first - label)
+      behind = this.to(place)
     }
     return length + bytes.copy(leafBytes, length, behind, to)
   }
@@ -205,14 +227,14 @@ export class LeafRow extends PlacedMembers implements StoredRow {
     super(bytes, places, at)
     this.#hashes = hashes
     this.#hashAt = (at / PAGE_WIDTH) * HASH_BYTES
-    this.stream = this.frequentText('stream')
-    this.seq = this.integer('seq')
-    this.action = this.frequentText('action')
-    this.status = this.frequentText('status')
-    this.request_id = this.textOrNull('request_id')
-    this.prev_hash = this.text('prev_hash')
-    this.row_hash = this.text('row_hash')
-    this.v = this.integer('v') === 1 ? 1 : 2
+    this.stream = this.frequentText(PLACE_OF.stream)
+    this.seq = this.integer(PLACE_OF.seq)
+    this.action = this.frequentText(PLACE_OF.action)
+    this.status = this.frequentText(PLACE_OF.status)
+    this.request_id = this.textOrNull(PLACE_OF.request_id)
+    this.prev_hash = this.text(PLACE_OF.prev_hash)
+    this.row_hash = this.text(PLACE_OF.row_hash)
+    this.v = this.integer(PLACE_OF.v) === 1 ? 1 : 2
   }
 
   /** The rows of a page; bytes of those lines that must be looked at otherwise. */
@@ -253,47 +275,47 @@ export class LeafRow extends PlacedMembers implements StoredRow {
   }
 
   get detail(): string {
-    return this.json('detail')
+    return this.json(PLACE_OF.detail)
   }
 
   get principal_id(): string | null {
-    return this.frequentOrNull('principal_id')
+    return this.frequentOrNull(PLACE_OF.principal_id)
   }
 
   get principal_type(): string | null {
-    return this.frequentOrNull('principal_type')
+    return this.frequentOrNull(PLACE_OF.principal_type)
   }
 
   get recorded_at(): string {
-    return this.text('recorded_at')
+    return this.text(PLACE_OF.recorded_at)
   }
 
   get tool(): string | null {
-    return this.frequentOrNull('tool')
+    return this.frequentOrNull(PLACE_OF.tool)
   }
 
   get model(): string | null {
-    return this.frequentOrNull('model')
+    return this.frequentOrNull(PLACE_OF.model)
   }
 
   get provider(): string | null {
-    return this.frequentOrNull('provider')
+    return this.frequentOrNull(PLACE_OF.provider)
   }
 
   get cert_thumbprint(): string | null {
-    return this.frequentOrNull('cert_thumbprint')
+    return this.frequentOrNull(PLACE_OF.cert_thumbprint)
   }
 
   get dpop_jkt(): string | null {
-    return this.frequentOrNull('dpop_jkt')
+    return this.frequentOrNull(PLACE_OF.dpop_jkt)
   }
 
   get config_digest(): string {
-    return this.frequentText('config_digest')
+    return this.frequentText(PLACE_OF.config_digest)
   }
 
   get version(): string {
-    return this.frequentText('version')
+    return this.frequentText(PLACE_OF.version)
   }
 }
 

@@ -1,13 +1,12 @@
 import { MalformedNote, type VerifierKey } from './note.ts'
+import { type CheckpointSeals, sealsAhead, sealsOf } from './seals.ts'
 import {
-  isSignedBy,
   type LogTrust,
   NO_STAMPS,
   type SignedCheckpoint,
   type StampTally,
   sinceFaults,
   type WitnessSummary,
-  witnessesOf,
 } from './trusted.ts'
 import { type StoredTreeParts, type TreeWalk, type TreeWalkResult, treeWalk } from './walk.ts'
 
@@ -79,14 +78,14 @@ export function inspectTree(stored: StoredLog | null, trusted: LogTrust): TreeIn
   const witnessed = new Map<string, WitnessSummary>()
   const origin = stored?.origin ?? trusted.keys[0]?.name ?? trusted.checkpoints[0]?.origin ?? null
 
-  function look(checkpoint: SignedCheckpoint, keys: readonly VerifierKey[] | null, whose: string): void {
-    const { note, size } = checkpoint
+  function look({ checkpoint, isByLog, isByTrusted, witnesses }: CheckpointSeals, whose: string): void {
+    const { size } = checkpoint
     largest = Math.max(largest, size)
     if (checkpoint.origin !== origin)
       fault(`${whose} checkpoint of ${size} rows is of another log: ${checkpoint.origin}`)
-    if (keys && !isSignedBy(note, keys)) fault(`${whose} checkpoint of ${size} rows is not signed by its log`)
-    if (isSignedBy(note, trusted.keys)) signed = Math.max(signed, size)
-    for (const one of witnessesOf(checkpoint, trusted.witnesses)) witnessed.set(one.name, one)
+    if (!isByLog) fault(`${whose} checkpoint of ${size} rows is not signed by its log`)
+    if (isByTrusted) signed = Math.max(signed, size)
+    for (const one of witnesses) witnessed.set(one.name, one)
   }
 
   async function lookAtStamps(checkpoint: SignedCheckpoint): Promise<void> {
@@ -106,19 +105,22 @@ export function inspectTree(stored: StoredLog | null, trusted: LogTrust): TreeIn
 
   async function* merged() {
     const kept = comparable.toSorted((one, other) => one.size - other.size)
-    const meet = async (checkpoint: SignedCheckpoint, isKept: boolean) => {
+    const meet = async (seals: CheckpointSeals, isKept: boolean) => {
+      const { checkpoint } = seals
       await lookAtStamps(checkpoint)
-      // It came from elsewhere: the signature of a former key of the log, which nobody gave, is as good.
-      look(checkpoint, isKept ? null : (stored?.keys ?? []), isKept ? 'the kept' : 'the')
-      if (!isKept) isOwnSigned = isSignedBy(checkpoint.note, trusted.keys)
+      look(seals, isKept ? 'the kept' : 'the')
+      if (!isKept) isOwnSigned = seals.isByTrusted
       return { size: checkpoint.size, root: checkpoint.root.toString('base64') }
     }
-    for await (const checkpoint of stored?.checkpoints ?? []) {
-      while (kept[0] && kept[0].size <= checkpoint.size)
-        yield await meet(kept.shift() as SignedCheckpoint, true)
-      yield await meet(checkpoint, false)
+    // It came from elsewhere: the signature of a former key of the log, which nobody gave, is as good.
+    const meetKept = async (checkpoint: SignedCheckpoint) =>
+      meet(await sealsOf(checkpoint, trusted, null), true)
+    for await (const seals of sealsAhead(stored?.checkpoints ?? [], trusted, stored?.keys ?? [])) {
+      while (kept[0] && kept[0].size <= seals.checkpoint.size)
+        yield await meetKept(kept.shift() as SignedCheckpoint)
+      yield await meet(seals, false)
     }
-    for (const checkpoint of kept) yield await meet(checkpoint, true)
+    for (const checkpoint of kept) yield await meetKept(checkpoint)
   }
 
   const { tiles, start } = stored ?? {}

@@ -1,5 +1,12 @@
 import { type Checkpoint, parseCheckpoint } from './checkpoint.ts'
-import { MalformedNote, parseNote, type SignedNote, type VerifierKey, verifyNoteSignature } from './note.ts'
+import {
+  MalformedNote,
+  type NoteVerification,
+  parseNote,
+  type SignedNote,
+  type VerifierKey,
+  verifyNoteSignature,
+} from './note.ts'
 
 export interface LogTrust {
   /** Verifier keys of the log. */
@@ -94,11 +101,17 @@ export interface WitnessSummary {
 }
 
 export const witnessesOf = (
-  { note, size }: Pick<SignedCheckpoint, 'note' | 'size'>,
+  checkpoint: Pick<SignedCheckpoint, 'note' | 'size'>,
   keys: readonly VerifierKey[],
 ): readonly WitnessSummary[] =>
-  keys.flatMap((key) => {
-    const signed = verifyNoteSignature(note, key)
-    if (!signed.good || signed.at === undefined) return []
-    return [{ name: key.name, at: new Date(signed.at * 1_000).toISOString(), size }]
-  })
+  keys.flatMap((key) => witnessAt(checkpoint, key, verifyNoteSignature(checkpoint.note, key)))
+
+/** The witness of a good cosignature; none of another one. */
+export const witnessAt = (
+  { size }: Pick<SignedCheckpoint, 'size'>,
+  { name }: VerifierKey,
+  signed: NoteVerification,
+): readonly WitnessSummary[] =>
+  signed.good && signed.at !== undefined
+    ? [{ name, at: new Date(signed.at * 1_000).toISOString(), size }]
+    : []

@@ -14,9 +14,11 @@ import { decisionPairing } from '../authority/pairs.ts'
 import { PrincipalSets } from '../authority/principal-sets.ts'
 import { LedgerReplay } from '../authority/replay.ts'
 import { costFault } from '../authority/stated-prices.ts'
+import { MARKS } from '../canonical/bytes.ts'
 import { LeafRow, rowLeafVersion } from '../canonical/leaf-row.ts'
 import { hashOf, type LeafVersion, type StoredRow } from '../record/leaf.ts'
 import { OUTCOME_STATUSES } from '../record/outcomes.ts'
+import { AgreedDecisions } from './agreed.ts'
 import { StreamHeads } from './heads.ts'
 import { addLimitFault, meterDecision } from './limited.ts'
 import type { BadRow } from './verify.ts'
@@ -80,6 +82,7 @@ export function recomputer({
   judges = true,
 }: RecomputationStart = {}): DecisionRecomputer {
   const replay = new LedgerReplay(before?.state)
+  const agreed = new AgreedDecisions(replay)
   const findPrice: FindRates = (name) => replay.prices.get(name)
   const calls = decisionPairing(before?.state)
   const sets = new PrincipalSets(before?.state.principal_sets)
@@ -109,10 +112,17 @@ export function recomputer({
   }
 
   function decide(row: StoredRow, version: LeafVersion): void {
+    const words = agreed.wordsOf(row)
+    if (words !== null && agreed.has(words)) {
+      recomputed += 1
+      return
+    }
     const decision = recordedDecisionOf(row, membersOf(row))
     const judgement = version === 1 ? OLD : recomputeDecision(decision, replay)
     const limits = version === 1 ? null : meterDecision(decision, replay)
-    tally(row, decision.summarised ?? 1, addLimitFault(judgement, limits, decision))
+    const fault = addLimitFault(judgement, limits, decision)
+    if (words !== null && fault === null) agreed.add(words, row)
+    tally(row, decision.summarised ?? 1, fault)
   }
 
   function meterUnjudged(row: StoredRow): void {
@@ -141,6 +151,7 @@ export function recomputer({
   }
 
   function change(row: StoredRow, version: LeafVersion): void {
+    agreed.forget()
     sets.add(row)
     const members = membersOf(row)
     const problem = row.action === STATE_ACTION ? stateFault(members) : replay.apply(row, version, members)
@@ -217,8 +228,10 @@ export function recomputer({
 }
 
 /** Spares parsing the detail of a row that says no cost. */
-const mayHaveCost = ({ detail }: StoredRow): boolean => detail.includes('"cost":')
-const mayHaveLimits = ({ detail }: StoredRow): boolean => detail.includes('"limits":')
+const mayHaveCost = (row: StoredRow): boolean =>
+  row instanceof LeafRow ? (row.marks & MARKS.cost) !== 0 : row.detail.includes('"cost":')
+const mayHaveLimits = (row: StoredRow): boolean =>
+  row instanceof LeafRow ? (row.marks & MARKS.limits) !== 0 : row.detail.includes('"limits":')
 
 /** A refused change has the change's action, and makes no state. One that says a state is a change. */
 const isRefusedChange = (row: StoredRow): boolean => {
