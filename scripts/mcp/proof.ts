@@ -1,4 +1,5 @@
 import { expectStatus } from '../admin/call.ts'
+import { REHEARSE_OPTION, sayRehearsed } from '../admin/rehearsal.ts'
 import { subcommandOf } from '../admin/subcommand.ts'
 import { toolPairs } from './add.ts'
 import { mcpCommand, type ResourceDetailView, resourceNamed, resourcePath } from './resources.ts'
@@ -16,17 +17,19 @@ export const proofCommand = subcommandOf({
       value: 'T=PROOF',
       description: 'of one tool instead; may be repeated',
     },
+    ...REHEARSE_OPTION,
   },
   check: ({ min, tool = [] }) => {
     if (min === undefined && tool.length === 0) throw new Error('give --min or --tool')
     return { ...(min !== undefined && { min_proof: min }), tools: toolPairs('tool', 'PROOF', tool) }
   },
-  run: async ({ call, say, args: [name], checked: { tools, ...changes } }) => {
+  run: async ({ call, say, args: [name], values: { rehearse }, checked: { tools, ...changes } }) => {
     const { resource_id: id, tool_min_proof: before } = await resourceNamed(call, name)
     const body = {
       ...changes,
       ...(Object.keys(tools).length > 0 && { tool_min_proof: { ...before, ...tools } }),
     }
+    if (rehearse) return sayRehearsed(call, say, { resource: id, ...body })
     const now = expectStatus<ResourceDetailView>(await call('PATCH', resourcePath(id), body), 200)
     const own = Object.entries(now.tool_min_proof).map(([tool, proof]) => `, ${tool}: ${proof}`)
     say(`${now.name} takes at least: ${now.min_proof}${own.join('')}`)

@@ -5,6 +5,7 @@ import type { LimitView } from '../../proxy/admin/limits/limits.ts'
 import type { LimitUsage } from '../../proxy/admin/limits/usage.ts'
 import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { DOOR_NOTES } from '../admin/door.ts'
+import { REHEARSE_OPTION, rehearseChanges } from '../admin/rehearsal.ts'
 import { type PrintLines, subcommandOf, verbGroup } from '../admin/subcommand.ts'
 import { commandOf, JSON_OPTION } from '../command.ts'
 import { alignColumns, jsonLines } from '../print.ts'
@@ -77,22 +78,11 @@ const AMOUNT_OPTION = {
   amount: { type: 'string', value: 'N', description: 'USD for cost, else a whole number' },
 } as const
 
-const REHEARSE_OPTION = {
-  rehearse: {
-    type: 'boolean',
-    default: false,
-    description: 'only say what it would have done to the calls of the last 30 days',
-  },
-} as const
-
 type LimitEffectView = NonNullable<Rehearsal['limits']>[number]
 
 /** Says what a change of a limit would have done, and makes no change. */
 async function sayRehearsed(call: AdminCall, say: PrintLines, limit: object): Promise<void> {
-  const found = expectStatus<Rehearsal>(
-    await call('POST', '/v1/admin/rehearsals', { changes: [{ limit }] }),
-    200,
-  )
+  const found = await rehearseChanges(call, [{ limit }])
   for (const effect of found.limits ?? []) say(...effectLines(effect))
   say(`nothing is changed; rehearsal ${found.id}`)
 }

@@ -1,5 +1,6 @@
 import { expectStatus } from '../admin/call.ts'
 import { DOOR_NOTES } from '../admin/door.ts'
+import { REHEARSE_OPTION, sayRehearsed } from '../admin/rehearsal.ts'
 import { subcommandOf, verbGroup } from '../admin/subcommand.ts'
 import { JSON_OPTION } from '../command.ts'
 import { addCommand as add, bindCommand as bind, unbindCommand as unbind } from '../mcp/add.ts'
@@ -85,13 +86,15 @@ const approval = subcommandOf({
   about: `have each call of a server, or of these tools of it, wait until WHO has approved it: operator, person
 or nobody`,
   misuse: `name the server, and who approves its calls: ${mcpCommand('approval NAME operator|person|nobody [TOOL…]')}`,
-  run: async ({ call, say, args: [name, who, ...tools] }) => {
+  options: REHEARSE_OPTION,
+  run: async ({ call, say, args: [name, who, ...tools], values: { rehearse } }) => {
     const { resource_id: id, tool_approvals: own } = await resourceNamed(call, name)
     const by = who === 'nobody' ? null : who
     const rule =
       tools.length === 0
         ? { approval: by }
         : { tool_approvals: { ...own, ...Object.fromEntries(tools.map((tool) => [tool, by])) } }
+    if (rehearse) return sayRehearsed(call, say, { resource: id, ...rule })
     expectStatus(await call('PATCH', resourcePath(id), rule), 200)
     const what = tools.length === 0 ? name : `${tools.join(', ')} of ${name}`
     say(

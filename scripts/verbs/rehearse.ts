@@ -1,13 +1,11 @@
 import { existsSync } from 'node:fs'
-import type { Rehearsal } from '../../proxy/admin/conditions/rehearsed.ts'
 import { LAST_OPTION, windowStart } from '../admin/arguments.ts'
-import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { DOOR_NOTES, DOOR_OPTIONS, withAdministration } from '../admin/door.ts'
+import { rehearsalLines, rehearseChanges } from '../admin/rehearsal.ts'
 import { capabilitiesIn, JSON_OPTION, verbOf, WrongUsage } from '../command.ts'
-import { alignColumns, jsonLines, print } from '../print.ts'
+import { jsonLines, print } from '../print.ts'
 
 const [REFUSES, UNDECIDED] = [3, 4]
-const REHEARSALS = '/v1/admin/rehearsals'
 
 export const verb = verbOf({
   name: 'sallyport rehearse',
@@ -46,17 +44,12 @@ Exit code: 0 nothing would be refused, 3 something would be, 4 something cannot 
   run: async ({ last, json, ...options }, [principal]) => {
     const changes = changesOf(principal, options, await settingsOf(options))
     const since = windowStart(last)
-    const found = await withAdministration(options, (call) => rehearse(call, changes, since))
-    print(...(json ? jsonLines(found) : linesOf(found)))
+    const found = await withAdministration(options, (call) => rehearseChanges(call, changes, since))
+    print(...(json ? jsonLines(found) : rehearsalLines(found)))
     const { newly_refused: refused, undecidable } = found.totals
     return refused > 0 ? REFUSES : undecidable > 0 ? UNDECIDED : 0
   },
 })
-
-type RehearsalPile = Rehearsal['newly_refused'][number]
-
-const rehearse = async (call: AdminCall, changes: readonly object[], since: string): Promise<Rehearsal> =>
-  expectStatus(await call('POST', REHEARSALS, { changes, since }), 200)
 
 interface RehearseOptions {
   readonly set?: string
@@ -111,39 +104,4 @@ function changesOf(
     throw new WrongUsage('give a principal and a change: acme::bot --set llm.chat')
   const ofAll = Object.keys(settings).length > 0 ? [{ settings }] : []
   return [...ofPrincipal.map((change) => ({ principal, ...change })), ...ofAll]
-}
-
-function linesOf(found: Rehearsal): readonly string[] {
-  const {
-    window,
-    unchanged,
-    newly_refused: refused,
-    newly_allowed: allowed,
-    undecidable,
-    disagreements,
-  } = found
-  const { decisions, principals, since, until } = window
-  return [
-    `${decisions} decisions of ${principals} principal${principals === 1 ? '' : 's'}, ${since} to ${until}: ${unchanged} as they were`,
-    ...pileLines(`would be refused: ${found.totals.newly_refused}`, refused),
-    ...pileLines(`would be allowed, of those that were tried: ${found.totals.newly_allowed}`, allowed),
-    ...undecidable.map(({ why, decisions: count }) => `cannot be decided: ${count}, ${why}`),
-    ...(disagreements > 0 ? [`recorded decisions that do not follow from the ledger: ${disagreements}`] : []),
-    ...(found.truncated ? ['more kinds of calls than are shown'] : []),
-    `rehearsal ${found.id}`,
-  ]
-}
-
-function pileLines(title: string, groups: readonly RehearsalPile[]): readonly string[] {
-  if (groups.length === 0) return [title]
-  const rows = groups.map((one) => [
-    one.principal_id ?? '',
-    one.tool ?? one.model ?? one.action,
-    one.capability ?? one.reason,
-    String(one.decisions),
-    one.first_at,
-    one.last_at,
-  ])
-  const titles = ['WHO', 'AT', 'LACKS', 'CALLS', 'SINCE', 'LAST']
-  return [title, ...alignColumns([titles, ...rows]).map((line) => `  ${line}`)]
 }

@@ -17,7 +17,7 @@ export interface CandidateReport {
  * Takes leaves of any rows.
  */
 export function candidateWatch(principal: string, since: string) {
-  const [refused, allowed] = [new CallGrouping(), new CallGrouping()]
+  const [refused, allowed] = [new CallGrouping('refused'), new CallGrouping('allowed')]
   let decisions = 0
   return {
     see(leaf: string): void {

@@ -97,7 +97,7 @@ export function rehearser(
   const walk = changes.limits && new LimitWalk(changes.limits)
   // Meters may be filled by calls before the window.
   const from = changes.limits ? countedSince(changes.limits, since) : since
-  const [refused, allowed] = [new CallGrouping(), new CallGrouping()]
+  const [refused, allowed] = [new CallGrouping('refused'), new CallGrouping('allowed')]
   const undecidable = new Map<string, number>()
   if (archived >= from) undecidable.set(`calls up to ${archived}, which are archived and not counted here`, 0)
   const principals = new Set<string>()

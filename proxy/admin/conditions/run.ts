@@ -17,6 +17,11 @@ import type { ResolvedChanges } from './resolve.ts'
 const count = z.int().min(0)
 const place = z.strictObject({ stream: z.string(), seq: z.int() }).nullable()
 
+const heldShape = z.strictObject({ days: count, per_day: count, most_per_day: count }).meta({
+  description:
+    'Calls that would wait for an approval: on how many days there were any, and how many a day (UTC).',
+})
+
 const group = z
   .strictObject({
     principal_id: z.string().nullable(),
@@ -30,6 +35,7 @@ const group = z
     first_at: instant,
     last_at: instant,
     samples: z.array(z.string()).meta({ description: 'At most three request ids.' }),
+    newly_held: heldShape.exactOptional(),
   })
   .meta({ id: 'RehearsalGroup' })
 
@@ -50,6 +56,7 @@ const members = {
   newly_allowed: groupsShape,
   undecidable: z.array(z.strictObject({ why: z.string(), decisions: count })),
   totals: z.strictObject({ newly_refused: count, newly_allowed: count, undecidable: count }),
+  newly_held: heldShape.exactOptional(),
   disagreements: count,
   limits: z
     .array(limitEffectShape)
@@ -105,6 +112,7 @@ async function rehearsalView(
       newly_allowed: newlyAllowed.decisions,
       undecidable: undecidable.reduce((sum, one) => sum + one.decisions, 0),
     },
+    ...(newlyRefused.held && { newly_held: newlyRefused.held }),
     disagreements: rehearsed.disagreements,
     ...(limits.length > 0 && { limits }),
     expectations: expectations.map((one) => ({ ...one })),

@@ -38,12 +38,14 @@ export function rehearsalOf(preview: ChangePreviewView, now: number): HtmlFragme
     window,
     expectations,
     limits = [],
+    newly_held: held,
   } = preview
   const quiet = totals.newly_refused + totals.newly_allowed + totals.undecidable === 0
   return html`<section id="rehearsal" aria-live="polite" data-button="${buttonOf(preview)}" data-refused="${String(totals.newly_refused)}">
 ${limits.map((one) => limitEffect(one, now))}
 ${quiet && limits.length === 0 && html`<p class="faint">Of ${countWithNoun(window.decisions, 'call')} in the last 30 days, none would have been decided differently.</p>`}
 ${totals.newly_refused > 0 && pile('refused', `${countWithNoun(totals.newly_refused, 'call')} would have been refused`, refused, now)}
+${held !== undefined && html`<p class="pile refused">Somebody would be asked to approve ${countWithNoun(held.per_day, 'call')} a day, ${String(held.most_per_day)} at the most: on ${countWithNoun(held.days, 'day')} of the 30 there were any.</p>`}
 ${totals.newly_allowed > 0 && pile('allowed', `${countWithNoun(totals.newly_allowed, 'call')} would have been let through`, allowed, now)}
 ${totals.undecidable > 0 && html`<div class="pile unknown"><h3>${countWithNoun(totals.undecidable, 'call')} could go either way</h3><ul>${undecidable.map(({ why, decisions }) => html`<li>${why}: ${String(decisions)}</li>`)}</ul></div>`}
 ${expectations

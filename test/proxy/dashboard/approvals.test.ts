@@ -62,7 +62,10 @@ await t.test('the rule of a server is set by its form', async (t) => {
   const path = `/proxy/tools/${files.resource_id}`
   const page = (await jar.ask('GET', path)).text
   const typed = { approval: 'nobody', tool_approvals: 'pay=operator\n' }
-  const set = await press(jar, page, 'Set the rule', typed)
+  await stage.callTool(bot, 'files.pay', {})
+  const asked = await press(jar, page, 'Set the rule', typed)
+  t.match(asked.text, 'Somebody would be asked to approve 1 call a day, 1 at the most')
+  const set = await press(jar, asked.text, /^Set the rule/, typed)
   t.equal(set.status, 303, set.text.slice(0, 2_000))
   t.equal((await stage.resource(files)).tool_approvals.pay, 'operator')
   t.equal((await stage.callTool(bot, 'files.pay', {})).json.error.code, -31007)

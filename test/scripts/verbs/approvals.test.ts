@@ -47,5 +47,12 @@ await t.test(
     await t.rejects(run(verb, 'approve', one), /already approved/)
     await t.rejects(run(verb, 'show', 'apr_0'), /no approval with this id/)
     t.match(await run(mcp, 'approval', 'files', 'nobody', 'pay'), 'need no approval')
+    t.ok((await pay(3)).json.result)
+    const rehearsed = await run(mcp, 'approval', 'files', 'operator', 'pay', '--rehearse')
+    t.match(rehearsed, /approval_required +1 /)
+    t.match(rehearsed, 'asked to approve 1 calls a day, 1 at the most (on 1 of the days)')
+    t.match(rehearsed, 'nothing is changed')
+    t.match(await run(mcp, 'proof', 'files', '--min', 'none', '--rehearse'), 'nothing is changed')
+    t.ok((await pay(4)).json.result)
   },
 )

@@ -111,9 +111,14 @@ await t.test('a rehearsal says which calls of today would have had to be approve
     (await stage.admin('POST', '/v1/admin/rehearsals', { changes: [{ resource: 'files', ...change }] })).json
   const all = await rehearse({ approval: 'operator' })
   t.match(all.totals, { newly_refused: 3, newly_allowed: 0, undecidable: 0 })
-  t.match(all.newly_refused, [{ tool: 'files.read', reason: 'approval_required', decisions: 3 }])
+  const held = { days: 1, per_day: 3, most_per_day: 3 }
+  t.match(all.newly_refused, [
+    { tool: 'files.read', reason: 'approval_required', decisions: 3, newly_held: held },
+  ])
+  t.strictSame(all.newly_held, held, 'and how many a day in all')
   const none = await rehearse({ tool_approvals: null })
   t.match(none.totals, { newly_refused: 0, newly_allowed: 1, undecidable: 0 })
+  t.notMatch(JSON.stringify(none), 'newly_held')
   t.match(none.newly_allowed, [{ tool: 'files.pay', reason: 'approval_required' }])
   t.ok(files)
 })
