@@ -313,7 +313,7 @@ export type GrantClientKind = 'cimd' | 'registered' | 'sealed'
 export type GrantKind = 'code' | 'id_jag' | 'device'
 
 /** The kind of credentials that the gateway shows to an MCP server. */
-export type McpAuthType = 'none' | 'bearer' | 'api_key' | 'mtls'
+export type McpAuthType = 'none' | 'bearer' | 'api_key' | 'mtls' | 'oauth'
 
 /** Which MCP an upstream speaks: stateless since 2026-07-28, or with `initialize` as before. */
 export type McpEra = 'modern' | 'legacy'
@@ -329,6 +329,8 @@ interface McpResourceTable extends AuthorshipColumns {
   readonly auth_type: McpAuthType
   /** `env:MCP_SECRET_…` or `file:/path`: the place of the secret, never the secret. */
   readonly auth_secret_ref: string | null
+  /** JSON object (OAuthSettings); null: its `auth_type` is another one. */
+  readonly oauth: ColumnType<string | null, string | null | undefined, string | null>
   readonly required_capability: string | null
   /** JSON array of host names. */
   readonly allowed_domains: string

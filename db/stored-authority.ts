@@ -168,6 +168,7 @@ function resourceOf(row: TableRow, tools: readonly (readonly [string, ReplayedTo
       endpoint_url_sha256: sha256(row.endpoint_url),
       auth_type: text(row.auth_type),
       auth_secret_ref: listText(row.auth_secret_ref),
+      oauth_sha256: typeof row.oauth === 'string' ? sha256(row.oauth) : listText(row.oauth ?? null),
       allowed_domains: listText(parsed(text(row.allowed_domains)) ?? [row.allowed_domains]),
       ...factsOf(row),
     },

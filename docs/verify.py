@@ -392,7 +392,7 @@ class Vouching:
         return {*(self.attached or ()), *(self.own or ()), *graced}, whole
 
 
-FIELDS = ("endpoint_url_sha256", "auth_type", "auth_secret_ref", "allowed_domains", "server_sha256", "instructions_sha256")
+FIELDS = ("endpoint_url_sha256", "auth_type", "auth_secret_ref", "allowed_domains", "oauth_sha256", "server_sha256", "instructions_sha256")
 
 
 def fields_in(said):

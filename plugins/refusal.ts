@@ -236,6 +236,9 @@ export const REFUSAL_REASONS = {
   approval_required: forbidden(
     "This call needs a person's approval. It has not been made; once it is approved, send the identical call again.",
   ),
+  consent_required: forbidden(
+    'This call needs an account at its server. It has not been made; once one is connected, send it again.',
+  ),
   own_call: forbidden(
     'You cannot decide about a call of your own, and neither can the operator secret. Ask another operator.',
   ),

@@ -36,6 +36,7 @@ import { JUDGED_MEMBERS, type LlmTarget, llmCall, llmMembers } from './llm/routi
 import type { StateMemory } from './llm/state/memory.ts'
 import { WATCHED_NAMES } from './llm/state/names.ts'
 import { providerState } from './llm/state/provider-state.ts'
+import { mcpAccount, mcpAccountForeseen } from './mcp/gate/account.ts'
 import { approvalJudge } from './mcp/gate/approval.ts'
 import { mcpApproval, mcpApprovalForeseen, mcpState, mcpTool } from './mcp/gate/checks.ts'
 import type { McpTarget } from './mcp/gate/demand-now.ts'
@@ -120,7 +121,14 @@ export interface PipelineDependencies {
   /** Made once: sessions and open server requests outlive a configuration. */
   readonly mcp: Pick<
     McpRuntime,
-    'registry' | 'sessions' | 'serverRequests' | 'farRequests' | 'states' | 'listedUris'
+    | 'registry'
+    | 'sessions'
+    | 'serverRequests'
+    | 'farRequests'
+    | 'states'
+    | 'listedUris'
+    | 'accounts'
+    | 'findAccount'
   >
 }
 
@@ -347,8 +355,8 @@ function mcpPipelines(dependencies: PipelineDependencies, { proof, rules, limite
 
 /**
  * Makes the pipeline of MCP work (docs/protocol.md#mcp-order): the target, the capability, the approved
- * definition; then the organisation's own checks, stops and limits, and last the approval of a person: nobody is
- * asked for one of a call that is refused anyway.
+ * definition; then the organisation's own checks, stops and limits, and last the caller's own account and the
+ * approval of a person: nobody is asked for one of a call that is refused anyway.
  */
 function mcpWork(
   { configuration, inForce, again, mcp, claims, clock, adminUrls, people }: PipelineDependencies,
@@ -372,6 +380,7 @@ function mcpWork(
     .pass(rules)
     .pass(notStopped)
     .pass(callLimits(limited, limitedTool))
+    .pass(mcpAccount(mcp.findAccount))
     .pass(mcpApproval(approval))
 }
 
@@ -419,6 +428,7 @@ function whatIfPipelines({ configuration, inForce, pinNow, again, mcp }: Pipelin
       path: '/v1/mcp',
       pipeline: own
         .reduce<typeof tool>((pipeline, check) => pipeline.pass(check), tool)
+        .pass(mcpAccountForeseen(mcp.accounts))
         .pass(mcpApprovalForeseen),
       notAsked,
     },

@@ -175,7 +175,16 @@ const MCP_MAY_IMPORT: RoomImports = {
   'http-get': ['mcp/protocol', 'egress', 'boot'],
   pinning: ['mcp/aside', 'mcp/upstream', 'mcp/schema', 'mcp/protocol', 'visible.ts'],
   state: ['mcp/protocol'],
-  gate: ['mcp/aside', 'mcp/pinning', 'mcp/state', 'mcp/schema', 'mcp/protocol', 'mcp/http-get'],
+  gate: [
+    'mcp/accounts',
+    'mcp/upstream',
+    'mcp/aside',
+    'mcp/pinning',
+    'mcp/state',
+    'mcp/schema',
+    'mcp/protocol',
+    'mcp/http-get',
+  ],
   handlers: [
     ...['mcp/aside', 'mcp/gate', 'mcp/pinning', 'mcp/state', 'mcp/upstream', 'mcp/protocol', 'mcp/http-get'],
     ...['mcp/refusal.ts', 'http'],
@@ -184,7 +193,7 @@ const MCP_MAY_IMPORT: RoomImports = {
   'pages.ts': ['http'],
   'refusal.ts': ['mcp/protocol', 'http'],
   'routes.ts': [...['mcp/gate', 'mcp/handlers', 'mcp/protocol', 'mcp/pages.ts', 'mcp/refusal.ts'], 'http'],
-  'mcp.ts': ['mcp/state', 'mcp/upstream', 'mcp/options.ts', 'egress'],
+  'mcp.ts': ['mcp/gate', 'mcp/state', 'mcp/upstream', 'mcp/options.ts', 'egress'],
 }
 
 /** The rooms of proxy/admin: http → everything; pipeline.ts, rehearsals, proposals → conditions → the resources → operation. */

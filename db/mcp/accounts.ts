@@ -13,7 +13,7 @@ export interface OAuthSettings {
   /** A reference like `auth_secret_ref`. Absent: a public client. */
   readonly client_secret_ref?: string
   readonly scopes: readonly string[]
-  /** The id of the principal whose account reads the definitions that are pinned. */
+  /** The name in the ledger of the principal whose account reads the definitions that are pinned. */
   readonly reader: string
 }
 

@@ -10,6 +10,7 @@ import type { DatabaseSchema, McpAuthType, McpEra } from '../schema.ts'
 import { boundedCache } from '../support/bounded-cache.ts'
 import type { JsonObject } from '../support/json.ts'
 import { type LedgerStatement, statementOf, timestamp } from '../support/statement.ts'
+import type { OAuthSettings } from './accounts.ts'
 
 /** An MCP server as an operator describes it. Parsed by the code that took it from a caller. */
 export interface McpResourceFields extends ApprovalRule {
@@ -18,8 +19,10 @@ export interface McpResourceFields extends ApprovalRule {
   readonly description: string | null
   readonly endpoint_url: string
   readonly auth_type: McpAuthType
-  /** `env:MCP_SECRET_…` or `file:/path`; null with `none`. Never the secret itself. */
+  /** `env:MCP_SECRET_…` or `file:/path`; null with `none` and `oauth`. Never the secret itself. */
   readonly auth_secret_ref: string | null
+  /** The authorization server of its accounts; null: its `auth_type` is not `oauth`. */
+  readonly oauth: OAuthSettings | null
   /** Demanded for any of its tools not in `tool_capabilities`; null: the binding alone (spec §2.3). */
   readonly required_capability: string | null
   /** Host names, lower case. Empty: the endpoint's own host alone. */
@@ -130,6 +133,7 @@ export function mcpResourceOf(row: McpResourceRow): McpResource {
     enabled: row.enabled === 1,
     // Proven by insert and update below, which alone write these columns.
     allowed_domains: read(row.allowed_domains) as readonly string[],
+    oauth: row.oauth === null ? null : (read(row.oauth) as OAuthSettings),
     tool_capabilities: read(row.tool_capabilities) as Readonly<Record<string, string>>,
     tool_approvals: read(row.tool_approvals) as ToolApprovals,
     tool_min_proof: read(row.tool_min_proof) as Readonly<Record<string, MinProof>>,
@@ -293,6 +297,7 @@ function columnsOf({
   tool_capabilities: own,
   tool_approvals: approvals,
   tool_min_proof: proofs,
+  oauth,
   ...rest
 }: McpResourceFields) {
   return {
@@ -302,5 +307,17 @@ function columnsOf({
     tool_capabilities: JSON.stringify(own),
     tool_approvals: JSON.stringify(approvals),
     tool_min_proof: JSON.stringify(proofs),
+    oauth: oauthText(oauth),
   } as const
 }
+
+/** The form in which settings are stored, and digested for rows: the same settings are the same text. */
+export const oauthText = (settings: OAuthSettings | null): string | null =>
+  settings &&
+  JSON.stringify({
+    issuer: settings.issuer,
+    client_id: settings.client_id,
+    client_secret_ref: settings.client_secret_ref,
+    scopes: settings.scopes,
+    reader: settings.reader,
+  })

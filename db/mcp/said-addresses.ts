@@ -5,7 +5,7 @@ import { listText } from '../ledger/authority/states.ts'
 import { detailsOf } from '../ledger/read/find.ts'
 import { keptRows } from '../ledger/verify/kept.ts'
 import { isObject, type UnknownRecord } from '../support/json.ts'
-import type { McpResource } from './resources.ts'
+import { type McpResource, oauthText } from './resources.ts'
 
 /** The rows that say where the calls of a server go, and as whom. */
 const FOUND = 'authority.bound'
@@ -72,12 +72,21 @@ async function archivedState(kysely: Database['kysely']): Promise<LedgerState | 
   return null
 }
 
-type AddressFields = Pick<McpResource, 'endpoint_url' | 'auth_type' | 'auth_secret_ref' | 'allowed_domains'>
+type AddressFields = Pick<
+  McpResource,
+  'endpoint_url' | 'auth_type' | 'auth_secret_ref' | 'allowed_domains' | 'oauth'
+>
 
-const addressOf = ({ endpoint_url: endpoint, auth_type, auth_secret_ref, allowed_domains }: AddressFields) =>
-  textsOf({ auth_type, auth_secret_ref, allowed_domains, endpoint_url_sha256: hash('sha256', endpoint) })
+const addressOf = ({ endpoint_url: endpoint, oauth, ...said }: AddressFields) =>
+  textsOf({ ...said, endpoint_url_sha256: hash('sha256', endpoint), oauth_sha256: oauthDigest(oauth) })
 
-const MEMBERS = ['endpoint_url_sha256', 'auth_type', 'auth_secret_ref', 'allowed_domains']
+/** The digest of settings as rows say it; null: there are none. */
+export function oauthDigest(settings: McpResource['oauth']): string | null {
+  const text = oauthText(settings)
+  return text && hash('sha256', text)
+}
+
+const MEMBERS = ['endpoint_url_sha256', 'auth_type', 'auth_secret_ref', 'allowed_domains', 'oauth_sha256']
 
 /** The members that a row says, as texts; those that it leaves out are left out. */
 const textsOf = (said: UnknownRecord): Readonly<Record<string, string>> =>

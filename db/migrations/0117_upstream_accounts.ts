@@ -3,7 +3,8 @@ import type { Migration } from 'kysely/migration'
 
 /**
  * Accounts of principals at MCP servers, their tokens sealed by the principal's own key (docs/accounts.md); what is
- * still to be revoked at issuers; and our registrations there. The row of an account that has ended is removed.
+ * still to be revoked at issuers; our registrations there, and what MCP resources
+ * say of them. The row of an account that has ended is removed.
  */
 export const upstreamAccounts: Migration = {
   async up(db: Kysely<unknown>): Promise<void> {
@@ -59,5 +60,7 @@ export const upstreamAccounts: Migration = {
       // Sealed.
       .addColumn('client', 'text', (column) => column.notNull())
       .execute()
+    // JSON object: the authorization server of its accounts.
+    await db.schema.alterTable('mcp_resources').addColumn('oauth', 'text').execute()
   },
 }

@@ -70,6 +70,18 @@ export async function findPrincipalOf(
   return undefined
 }
 
+/** Finds an agent, user or workload by its name in the ledger. */
+export async function principalOfRef(db: Database, ref: string): Promise<PrincipalRecord | undefined> {
+  for (const type of ['agent', 'user', 'workload'] as const) {
+    const { ref: column } = PRINCIPAL_TABLES[type]
+    const row = await principals(db, type)
+      .where(sql.ref<string>(`p.${column}`), '=', ref)
+      .executeTakeFirst()
+    if (row) return recordOf(type, row)
+  }
+  return undefined
+}
+
 interface PrincipalQuery {
   /** The greatest number of them, at least 1. Absent: all of them. */
   readonly limit?: number | undefined

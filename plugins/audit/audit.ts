@@ -48,7 +48,7 @@ import {
 import { serviceEntry } from './entries.ts'
 import type { RefusalSummaries } from './summaries.ts'
 
-export type { CallApproval, DecisionFacts } from './decision.ts'
+export type { CallApproval, DecisionAccount, DecisionFacts } from './decision.ts'
 
 export interface SeenPrincipal extends Pick<Principal, 'type'> {
   /** The time of its last proven call, allowed or refused. ms since the epoch. */
@@ -205,8 +205,9 @@ export function audit({
   }
   return {
     allowed: (facts, standing = []) => {
-      const { limits, approval } = facts
-      const assertions = [...asserted(facts, standing), ...(approval?.assertions ?? [])]
+      const { limits, approval, account } = facts
+      const conditions = [...(approval?.assertions ?? []), ...(account?.assertions ?? [])]
+      const assertions = [...asserted(facts, standing), ...conditions]
       const statements = [...claim(facts), ...(approval?.statements ?? [])]
       const reservations = limits?.claims.map(({ reservation }) => reservation) ?? []
       const entries = [decisionEntry(facts, 'allowed', judging, null)]

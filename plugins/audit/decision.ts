@@ -52,8 +52,17 @@ export interface DecisionFacts {
   readonly limits?: CallLimits
   /** The approval that the call goes by; null, or absent: it needs none. */
   readonly approval?: CallApproval | null
+  /** The caller's account at the server; null, or absent: it goes by none. */
+  readonly account?: DecisionAccount | null
   /** The operator, if administration was asked for. */
   readonly actor?: Pick<ChangeAuthor, 'via'>
+}
+
+/** The account that a call goes by (docs/accounts.md). */
+export interface DecisionAccount {
+  readonly id: string
+  /** Asked in the transaction of the decision: it has not ended. */
+  readonly assertions: readonly RowAssertion[]
 }
 
 /** The approval that a call goes by (docs/approvals.md). */
@@ -125,6 +134,7 @@ export function decisionEntry(
       ...(usedCertificate(facts) && { certificate: 'previous' }),
       ...(facts.actor && { via: facts.actor.via }),
       ...(facts.grant && { client: facts.grant.client }),
+      ...(facts.account && { account: facts.account.id }),
       ...(facts.principal && { authority: decisionAuthority(facts, judging, why) }),
       ...(why && { reason: why.reason, refused_by: why.by }),
       ...(why?.requiredCapability && { required_capability: why.requiredCapability }),

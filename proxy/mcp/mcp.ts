@@ -1,12 +1,16 @@
 import type { Database } from '../../db/database.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
+import { accountNotEnded } from '../../db/mcp/accounts.ts'
 import type { McpResource } from '../../db/mcp/resources.ts'
 import { addressIsSaid } from '../../db/mcp/said-addresses.ts'
+import { principalOfRef } from '../../db/principals/read.ts'
 import { NO_NOTICES } from '../../db/support/notices.ts'
 import { parseJsonObject } from '../../plugins/json-body/object.ts'
 import { PrincipalQuota } from '../../plugins/secrets/quota.ts'
 import { monotonicClock } from '../../plugins/secrets/throttle.ts'
 import type { ResolveHost } from '../egress/agent.ts'
+import { type AccountSources, callAccountFinder, type FindCallAccount } from './gate/account.ts'
+import { CallAccount } from './gate/call-account.ts'
 import { limitsOf, type McpOptions } from './options.ts'
 import { type CancelRequest, RequestCancellations } from './state/cancellations.ts'
 import { PeerProcesses, RemoteServerRequests } from './state/far-requests.ts'
@@ -17,6 +21,7 @@ import { ServerRequests } from './state/server-requests.ts'
 import { type CallerSession, type CallerSessionStore, CallerSessions } from './state/sessions.ts'
 import { SharedSessions } from './state/shared-sessions.ts'
 import { type McpUpstream, openMcpUpstream } from './upstream/client.ts'
+import { mcpUpstreamFailure } from './upstream/errors.ts'
 
 interface McpRuntimeDependencies {
   readonly database: Database
@@ -28,6 +33,8 @@ interface McpRuntimeDependencies {
   /** Shared by every replica: another one accepts what this one signs. */
   readonly secret: Buffer
   readonly clock: () => number
+  /** The accounts of callers; null: the listener for people is closed. */
+  readonly accounts?: AccountSources | null
   /** Hears of what somebody has edited in the database. */
   readonly edited?: (what: string) => void
 }
@@ -43,6 +50,9 @@ export interface McpRuntime {
   readonly cancel: CancelRequest
   readonly states: RequestStates
   readonly listedUris: ListedUris
+  /** Null: the listener for people is closed. */
+  readonly accounts: AccountSources | null
+  readonly findAccount: FindCallAccount
   /** The resources that announced a change of their tools, by id: read again soon. */
   readonly changed: Set<string>
   /** Notes the same at the process that reads for all, too. */
@@ -62,6 +72,7 @@ export function openMcp({
   resolve,
   secret,
   clock,
+  accounts = null,
   edited,
 }: McpRuntimeDependencies): McpRuntime {
   const said = addressIsSaid(database)
@@ -85,6 +96,7 @@ export function openMcp({
         clock,
         secret: upstreamSecret,
         isSaid,
+        ...(accounts && { readerOf: readerFinder(database, accounts) }),
       }),
     }
     return current.upstream
@@ -93,6 +105,7 @@ export function openMcp({
     void current?.upstream.endSession(principalId, id)
   }
   const registry = openRegistry(database)
+  const states = requestStates(secret)
   const cancellations = new RequestCancellations()
   const changed = new Set<string>()
   database.notices.on(TOOLS_CHANGED, (id) => changed.add(id))
@@ -106,7 +119,9 @@ export function openMcp({
           cancel: (caller, requestId) => cancellations.cancel(caller, requestId),
         }
       : sharedState({ database, ledger, secret, clock, onEnd, registry, cancellations })),
-    states: requestStates(secret),
+    states,
+    accounts,
+    findAccount: callAccountFinder({ accounts, states, database, clock }),
     listedUris: new ListedUris(),
     changed,
     announce: (id) => {
@@ -116,6 +131,24 @@ export function openMcp({
     },
     upstream,
     close: async () => current?.upstream.close(),
+  }
+}
+
+/** Finds the account that the definitions of a server are read by. Fails as the server would. */
+function readerFinder(
+  database: Database,
+  { accounts }: AccountSources,
+): (resource: McpResource) => Promise<CallAccount> {
+  const notEnded = accountNotEnded(database)
+  const consent = () =>
+    mcpUpstreamFailure('the account of its reader has ended, or does not suffice: connect it again')
+  return async (resource) => {
+    const reader = await principalOfRef(database, resource.oauth?.reader ?? '')
+    if (!reader?.is_active) throw mcpUpstreamFailure('its reader is erased or deactivated: name another one')
+    const { principal_id: id, principal_type: type } = reader
+    const found = await accounts.find({ id, type }, resource)
+    if (!found) throw mcpUpstreamFailure('its reader has connected no account there yet')
+    return new CallAccount({ accounts, resource, consent, notEnded }, found)
   }
 }
 

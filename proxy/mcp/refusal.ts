@@ -4,7 +4,7 @@ import type { Refusal, RefusalReason } from '../../plugins/refusal.ts'
 import { refusalReply } from '../http/refusal.ts'
 import type { Reply } from '../http/reply.ts'
 import type { RenderRefusal } from '../http/route.ts'
-import { ApprovalRequired, urlQuestionMember } from './protocol/approval-required.ts'
+import { PageRequired, urlQuestionMember } from './protocol/approval-required.ts'
 import {
   errorMessage,
   HEADER_MISMATCH,
@@ -45,6 +45,7 @@ const CODES: Partial<Record<RefusalReason, number>> = {
   stopped: -31010,
   content_refused: -31011,
   approval_required: -31007,
+  consent_required: -31008,
 }
 
 /**
@@ -80,8 +81,7 @@ export const refuseMcp =
   (metadataUrl: MetadataUrl): RenderRefusal =>
   (refusal, facts) => {
     const { message, json }: RefusedCallFacts = facts as Arrival & RefusedCallFacts
-    if (refusal instanceof ApprovalRequired && refusal.question && message)
-      return questionReply(refusal, message)
+    if (refusal instanceof PageRequired && refusal.question && message) return questionReply(refusal, message)
     return jsonRpcRefusal(refusal, {
       requestId: facts.id,
       id: message ? message.id : idOf(json),
@@ -90,9 +90,9 @@ export const refuseMcp =
     })
   }
 
-/** Asks the caller's client to open the page of the approval. */
-function questionReply({ message: words, question }: ApprovalRequired, { id }: McpMessage): Reply {
-  if (!question) throw new Error('an approval is asked for without a question')
+/** Asks the caller's client to open the page. */
+function questionReply({ message: words, question }: PageRequired, { id }: McpMessage): Reply {
+  if (!question) throw new Error('a page is asked for without a question')
   const { member, text } = urlQuestionMember(words, question)
   return {
     status: 200,

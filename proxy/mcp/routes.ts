@@ -121,6 +121,7 @@ const MESSAGE_REASONS: readonly RefusalReason[] = [
   'mcp_not_bound',
   'mcp_tool_quarantined',
   'approval_required',
+  'consent_required',
   ...GATED_REASONS,
   'mcp_unreachable',
   'mcp_failed',

@@ -240,6 +240,7 @@ function mcpHandlers(
       upstream,
       serverRequests,
       listedUris: mcp.listedUris,
+      findAccount: mcp.findAccount,
       parkedCalls,
       cancellations,
       states,
@@ -351,6 +352,7 @@ function adminContext(
       inspect: inspector(database, upstream, clock),
       allowPrivateUpstreams: settings.allowPrivateUpstreams,
       secretsDir: settings.secretsDir,
+      peopleUrl: settings.people?.url ?? null,
     },
   }
 }

@@ -125,6 +125,8 @@ export function emptyDependencies(
       serverRequests: new ServerRequests(),
       listedUris: new ListedUris(),
       states: requestStates(secret),
+      accounts: null,
+      findAccount: () => Promise.reject(new Error('there are no accounts here')),
     },
   }
 }

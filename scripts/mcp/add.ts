@@ -29,12 +29,34 @@ export const addCommand = subcommandOf({
       value: 'T=CAP',
       description: 'what one tool requires instead; may be repeated',
     },
-    auth: { type: 'string', value: 'TYPE', description: 'bearer, api_key or mtls (default none)' },
+    auth: { type: 'string', value: 'TYPE', description: 'bearer, api_key, mtls or oauth (default none)' },
     secret: {
       type: 'string',
       value: 'REF',
       description:
         'where its secret is: env:MCP_SECRET_NAME, or file:/… below MCP_PROXY_SECRETS_DIR; never the secret itself',
+    },
+    reader: {
+      type: 'string',
+      value: 'ID',
+      description: 'with --auth oauth: the principal whose account reads the tools',
+    },
+    issuer: {
+      type: 'string',
+      value: 'URL',
+      description: 'with --auth oauth: its authorization server (default: the one that it names itself)',
+    },
+    scope: {
+      type: 'string',
+      multiple: true,
+      value: 'SCOPE',
+      description: 'with --auth oauth: a scope to ask for; may be repeated',
+    },
+    'client-id': { type: 'string', value: 'ID', description: 'with --auth oauth: a client registered there' },
+    'client-secret': {
+      type: 'string',
+      value: 'REF',
+      description: 'where the secret of that client is, as for --secret',
     },
     'allowed-domain': {
       type: 'string',
@@ -58,6 +80,7 @@ export const addCommand = subcommandOf({
       description: values.description,
       auth_type: values.auth,
       auth_secret_ref: values.secret,
+      oauth: oauthOf(values),
       required_capability: values.capability,
       tool_capabilities: toolCapabilities,
       allowed_domains: values['allowed-domain'],
@@ -67,6 +90,23 @@ export const addCommand = subcommandOf({
     await bindTo(call, say, resource, values.bind ?? [])
   },
 })
+
+interface OAuthOptions {
+  readonly auth?: string | undefined
+  readonly reader?: string | undefined
+  readonly issuer?: string | undefined
+  readonly scope?: readonly string[] | undefined
+  readonly 'client-id'?: string | undefined
+  readonly 'client-secret'?: string | undefined
+}
+
+/** What is missing, or too much, the service says. */
+function oauthOf(values: OAuthOptions) {
+  const { reader, issuer, scope: scopes, 'client-id': client_id, 'client-secret': client_secret_ref } = values
+  const given = { reader, issuer, scopes, client_id, client_secret_ref }
+  const isGiven = Object.values(given).some((value) => value !== undefined)
+  return values.auth === 'oauth' || isGiven ? given : undefined
+}
 
 /** Reads `TOOL=VALUE` pairs of an option. A tool's name may hold an equals sign, and a value none. */
 export function toolPairs(

@@ -31,6 +31,7 @@ export function resourceLines(
     ['error', error],
     ['read', readOf(resource)],
     ['credential', credentialOf(resource)],
+    ['accounts', accountsOf(resource)],
     ['hosts', resource.allowed_domains.join(', ') || null],
     ['demands', demandOf(resource)],
     ['approved by', resource.approval],
@@ -120,6 +121,14 @@ const readOf = ({ last_read_at: at, protocol_version: version }: ResourceView): 
 
 const credentialOf = ({ auth_type: type, auth_secret_ref: ref }: ResourceView): string =>
   ref === null ? type : `${type}, from ${ref}`
+
+const accountsOf = ({ oauth }: ResourceView): string | null =>
+  oauth &&
+  [
+    `at ${oauth.issuer ?? 'the issuer that it names'}`,
+    `scopes: ${oauth.scopes.join(' ') || 'the default'}`,
+    `read by ${oauth.reader ?? 'nobody: its reader was erased'}`,
+  ].join('; ')
 
 /** Returns the URL without its query, which may be a key: others look at a terminal too. */
 function shownUrl({ endpoint_url: endpoint }: ResourceView): string {

@@ -402,7 +402,7 @@ const ODD = 'says another state than the rows before it'
 
 /** Members of rows that say where the calls of an MCP server go, and what it says of itself. */
 const FIELDS = [
-  ...['endpoint_url_sha256', 'auth_type', 'auth_secret_ref', 'allowed_domains'],
+  ...['endpoint_url_sha256', 'auth_type', 'auth_secret_ref', 'allowed_domains', 'oauth_sha256'],
   ...['server_sha256', 'instructions_sha256'],
 ]
 

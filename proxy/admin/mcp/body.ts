@@ -10,12 +10,7 @@ import {
 } from '../../../db/ledger/authority/rule.ts'
 import { type McpResourceFields, NO_APPROVALS } from '../../../db/mcp/resources.ts'
 import { hostRefusal } from '../../egress/address.ts'
-import {
-  checkSecretReference,
-  isSecretReference,
-  SECRET_REFERENCE_RULE,
-  SecretReferenceError,
-} from '../../egress/secret-reference.ts'
+import { checkSecretReference, SecretReferenceError } from '../../egress/secret-reference.ts'
 import {
   approverKind,
   capabilityField,
@@ -24,6 +19,7 @@ import {
   toolCapabilities,
   toolMinProof,
 } from '../operation/shapes.ts'
+import { oauthSettings, secretRef } from './oauth.ts'
 
 type ResourceRequirements = Pick<
   McpResourceFields,
@@ -101,9 +97,6 @@ function urlFault(url: URL, text: string): string | null {
   return url.href.length > MAX_URL_LENGTH ? `must be at most ${MAX_URL_LENGTH} characters long` : null
 }
 
-/** The place of a secret. A text that looks like a secret itself is refused, and not repeated. */
-const secretRef = z.string().refine(isSecretReference, SECRET_REFERENCE_RULE)
-
 const domain = z.string().transform((text, context) => {
   const url = /^(\[[0-9a-f:.]+\]|[^\s\p{C}/\\@?#%:*[\]]+)$/iu.test(text) ? URL.parse(`http://${text}/`) : null
   if (url && url.hostname.length <= 253) return url.hostname
@@ -123,7 +116,7 @@ const description = z
   .max(1024)
   .regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$/u, 'must not contain control or formatting characters')
 
-export const authType = z.enum(['none', 'bearer', 'api_key', 'mtls'])
+export const authType = z.enum(['none', 'bearer', 'api_key', 'mtls', 'oauth'])
 
 const ttl = z.int().min(60).max(86_400).meta({
   description: 'How long a call may wait for its approval, and an approval for its call. s. Default 600.',
@@ -140,6 +133,7 @@ export const newMcpResource = z.strictObject({
   endpoint_url: endpointUrl,
   auth_type: authType.default('none'),
   auth_secret_ref: secretRef.nullish(),
+  oauth: oauthSettings.nullish(),
   required_capability: capabilityField.nullish(),
   allowed_domains: domains.nullish(),
   enabled: z.boolean().default(true),
@@ -159,6 +153,7 @@ export const mcpResourcePatch = z.strictObject({
   endpoint_url: endpointUrl.exactOptional(),
   auth_type: authType.exactOptional(),
   auth_secret_ref: secretRef.nullable().exactOptional(),
+  oauth: oauthSettings.nullable().exactOptional(),
   required_capability: capabilityField.nullable().exactOptional(),
   allowed_domains: domains.nullable().exactOptional(),
   enabled: z.boolean().exactOptional(),
@@ -175,6 +170,7 @@ export const fieldsOfNew = (registration: z.output<typeof newMcpResource>): McpR
   ...registration,
   description: registration.description ?? null,
   auth_secret_ref: registration.auth_secret_ref ?? null,
+  oauth: registration.oauth ?? null,
   required_capability: registration.required_capability ?? null,
   allowed_domains: registration.allowed_domains ?? [],
   tool_capabilities: registration.tool_capabilities ?? {},
@@ -185,17 +181,18 @@ export const fieldsOfNew = (registration: z.output<typeof newMcpResource>): McpR
   tool_min_proof: registration.tool_min_proof ?? {},
 })
 
-/** The fields of a resource after a change. One that needs no secret any more has none. */
+/** The fields of a resource after a change. One that needs no secret, or no account, any more has none. */
 export function fieldsOfPatch(
   before: McpResourceFields,
   patch: z.output<typeof mcpResourcePatch>,
 ): McpResourceFields {
   const merged = { ...before, ...patch }
-  const kept =
-    patch.auth_type === 'none' && patch.auth_secret_ref === undefined ? null : merged.auth_secret_ref
+  const { auth_type: auth } = patch
+  const isOpen = auth === 'none' || auth === 'oauth'
   return {
     ...pickFields(merged as McpResourceFields, RESOURCE_FIELDS),
-    auth_secret_ref: kept,
+    auth_secret_ref: isOpen && patch.auth_secret_ref === undefined ? null : merged.auth_secret_ref,
+    oauth: auth !== undefined && auth !== 'oauth' && patch.oauth === undefined ? null : merged.oauth,
     allowed_domains: merged.allowed_domains ?? [],
     tool_capabilities: merged.tool_capabilities ?? {},
     tool_approvals: merged.tool_approvals ?? NO_APPROVALS.tool_approvals,
@@ -221,12 +218,18 @@ export function faultsBetween({
   auth_secret_ref: ref,
   allowed_domains: allowed,
   endpoint_url: endpoint,
+  oauth,
 }: McpResourceFields): readonly FieldError[] {
   const faults: FieldError[] = []
-  if (auth === 'none' && ref !== null)
-    faults.push({ field: 'auth_secret_ref', message: 'must be absent with auth_type none' })
-  if (auth !== 'none' && ref === null)
+  const isOpen = auth === 'none' || auth === 'oauth'
+  if (isOpen && ref !== null)
+    faults.push({ field: 'auth_secret_ref', message: `must be absent with auth_type ${auth}` })
+  if (!isOpen && ref === null)
     faults.push({ field: 'auth_secret_ref', message: `is required with auth_type ${auth}` })
+  if (auth === 'oauth' && oauth === null)
+    faults.push({ field: 'oauth', message: 'is required with auth_type oauth' })
+  if (auth !== 'oauth' && oauth !== null)
+    faults.push({ field: 'oauth', message: `must be absent with auth_type ${auth}` })
   if (allowed.length > 0 && !allowed.includes(new URL(endpoint).hostname)) {
     faults.push({ field: 'allowed_domains', message: 'must contain the host of endpoint_url' })
   }
@@ -253,6 +256,7 @@ export function endpointFault(endpoint: string, allowPrivate: boolean): readonly
 export async function secretFault(
   reference: string | null,
   directory: string,
+  field = 'auth_secret_ref',
 ): Promise<readonly FieldError[]> {
   if (reference === null) return []
   try {
@@ -260,6 +264,6 @@ export async function secretFault(
     return []
   } catch (error) {
     if (!(error instanceof SecretReferenceError)) throw error
-    return [{ field: 'auth_secret_ref', message: error.message }]
+    return [{ field, message: error.message }]
   }
 }

@@ -40,7 +40,7 @@ export async function mcpResource({ database }: AdminContext, id: string): Promi
 export async function resourceAnswer(context: AdminContext, id: string) {
   const resource = await mcpResource(context, id)
   const tools = await listMcpTools(context.database, id)
-  return { value: await mcpResourceDetail(resource, tools), revision: resource.revision }
+  return { value: await mcpResourceDetail(context.database, resource, tools), revision: resource.revision }
 }
 
 /**

@@ -36,6 +36,7 @@ import {
   reducesRequirements,
   secretFault,
 } from './body.ts'
+import { oauthFaults, withReaderRef } from './oauth.ts'
 import {
   mcpResource,
   RESOURCE_CHANGE,
@@ -64,10 +65,11 @@ export const createMcpResource = operation({
   reasons: ['conflict', 'precondition_failed', 'audit_unavailable'],
   example: { name: 'files', endpoint_url: 'https://files.example/mcp' },
   run: async (context, { body }, caller) => {
-    const fields = fieldsOfNew(body)
     const { database, mcp } = context
+    const { fields, faults } = await withReader(context, fieldsOfNew(body))
     refuse([
       ...faultsBetween(fields),
+      ...faults,
       ...endpointFault(fields.endpoint_url, mcp.allowPrivateUpstreams),
       ...(await secretFault(fields.auth_secret_ref, mcp.secretsDir)),
       ...(await nameFaults(context, fields.name)),
@@ -77,7 +79,7 @@ export const createMcpResource = operation({
       action: 'mcp_resource.created',
       detail: {
         subject: id,
-        ...auditedFields(pickFields(fields, STATED_ALWAYS)),
+        ...auditedFields(pickFields(fields, fields.oauth ? [...STATED_ALWAYS, 'oauth'] : STATED_ALWAYS)),
         ...resourceAuthority({ ...fields, resource_id: id }, 1),
       },
       statements: [
@@ -98,7 +100,9 @@ export const listAllMcpResources = readOperation({
   run: async ({ database }) => {
     const value: Awaited<ReturnType<typeof mcpResourceView>>[] = []
     for (const resource of await listMcpResources(database)) {
-      value.push(await mcpResourceView(resource, await listMcpTools(database, resource.resource_id)))
+      value.push(
+        await mcpResourceView(database, resource, await listMcpTools(database, resource.resource_id)),
+      )
       await eventLoopTurn()
     }
     return { value }
@@ -158,8 +162,9 @@ async function replace(
 ): Promise<readonly McpResourceField[]> {
   const { database } = context
   const { resource_id: id } = before
-  const fields = fieldsOfPatch(before, patch)
-  refuse(await patchFaults(context, before, fields, patch))
+  const merged = fieldsOfPatch(before, patch)
+  const { fields, faults } = patch.oauth ? await withReader(context, merged) : { fields: merged, faults: [] }
+  refuse([...(await patchFaults(context, before, fields, patch)), ...faults])
   const changed = changedOf(before, fields)
   if (changed.length === 0) return changed
   if (reducesRequirements(before, fields) && !caller.demanded?.includes(GRANT)) {
@@ -201,14 +206,14 @@ const DEMANDS = [
 
 /** The fields that a row of a registration has; its authority says those about approvals and proofs. */
 const STATED_ALWAYS = RESOURCE_FIELDS.filter(
-  (field) => !Object.hasOwn(NO_APPROVALS, field) && field !== 'min_proof' && field !== 'tool_min_proof',
+  (field) => !Object.hasOwn(NO_APPROVALS, field) && !['min_proof', 'tool_min_proof', 'oauth'].includes(field),
 )
 
 /** The fields whose new value a row says by its authority. */
 const STATED_WHOLE: readonly McpResourceField[] = ['tool_capabilities', 'tool_approvals', 'tool_min_proof']
 
 /** The fields that decide who answers, and as whom it is patch. */
-const READ_AGAIN: readonly McpResourceField[] = ['endpoint_url', 'auth_type', 'auth_secret_ref']
+const READ_AGAIN: readonly McpResourceField[] = ['endpoint_url', 'auth_type', 'auth_secret_ref', 'oauth']
 
 const changedOf = (before: McpResourceFields, after: McpResourceFields): readonly McpResourceField[] =>
   RESOURCE_FIELDS.filter((field) => !isDeepStrictEqual(entriesOf(before[field]), entriesOf(after[field])))
@@ -278,6 +283,24 @@ async function patchFaults(
       : await secretFault(after.auth_secret_ref, context.mcp.secretsDir)),
     ...(after.name === before.name ? [] : await nameFaults(context, after.name, before.resource_id)),
   ]
+}
+
+/** Resolves the reader of fields whose accounts are new, and looks for their faults. */
+async function withReader(
+  context: AdminContext,
+  fields: McpResourceFields,
+): Promise<{ readonly fields: McpResourceFields; readonly faults: readonly FieldError[] }> {
+  const { oauth } = fields
+  if (oauth === null) return { fields, faults: [] }
+  const found = await withReaderRef(context, oauth)
+  const { client_secret_ref: secret = null } = oauth
+  const faults = [
+    ...oauthFaults(oauth, context.mcp),
+    ...(await secretFault(secret, context.mcp.secretsDir, 'oauth.client_secret_ref')),
+  ]
+  return 'message' in found
+    ? { fields, faults: [...faults, found] }
+    : { fields: { ...fields, oauth: found }, faults }
 }
 
 async function nameFaults(

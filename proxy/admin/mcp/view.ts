@@ -1,7 +1,9 @@
 import { createHash } from 'node:crypto'
 import { z } from 'zod'
+import type { Database } from '../../../db/database.ts'
 import { approverOf, capabilityOf } from '../../../db/ledger/authority/rule.ts'
 import type { McpResource, McpResourceFields } from '../../../db/mcp/resources.ts'
+import { oauthDigest } from '../../../db/mcp/said-addresses.ts'
 import type { McpTool } from '../../../db/mcp/tools.ts'
 import type { JsonObject, JsonValue } from '../../../db/support/json.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
@@ -16,6 +18,7 @@ import {
 import { pendingChanges } from '../../mcp/pinning/tool-changes.ts'
 import { approverKind, author, capabilityToken, instant, minProof, sha256 } from '../operation/shapes.ts'
 import { authType } from './body.ts'
+import { oauthView, oauthViewOf } from './oauth.ts'
 
 const tool = {
   name: z.string(),
@@ -40,6 +43,7 @@ const resource = {
   endpoint_url: z.string(),
   auth_type: authType,
   auth_secret_ref: z.string().nullable(),
+  oauth: oauthView.nullable().meta({ description: 'The authorization server of its accounts, or null.' }),
   required_capability: capabilityToken.nullable(),
   allowed_domains: z.array(z.string()),
   enabled: z.boolean(),
@@ -104,8 +108,8 @@ export const resourceDetail = z
   .meta({ id: 'McpResourceDetail' })
 
 /** A resource as operators see it (docs/protocol.md#mcp-resources). The revision is the ETag, not a field. */
-export async function mcpResourceView(resource: McpResource, tools: readonly McpTool[]) {
-  return { ...fieldsOf(resource), tools: await toolViews(resource, tools, () => ({})) }
+export async function mcpResourceView(database: Database, resource: McpResource, tools: readonly McpTool[]) {
+  return { ...(await fieldsOf(database, resource)), tools: await toolViews(resource, tools, () => ({})) }
 }
 
 /** The tools that take so long are shown at once. ms. */
@@ -131,12 +135,13 @@ async function toolViews<More>(
 }
 
 /** The fields of a resource, and what waits of the server's own words. The revision is the ETag. */
-const fieldsOf = ({ revision: _, server_facts: facts, ...fields }: McpResource) => {
+async function fieldsOf(database: Database, { revision: _, server_facts: facts, ...fields }: McpResource) {
   const { count, tools } = skippedIn(facts)
   const pending = pendingIntroduction(facts)
   return {
     ...{ skipped_count: count, skipped_tools: tools },
     ...fields,
+    oauth: await oauthViewOf(database, fields.oauth),
     pending_server_digest: pending && introductionDigest(pending),
   }
 }
@@ -145,9 +150,13 @@ const fieldsOf = ({ revision: _, server_facts: facts, ...fields }: McpResource) 
  * The same with all that an operator must read before an approval: the server's words about itself, each
  * definition whole, and names in `tool_capabilities` that no tool has ever had.
  */
-export async function mcpResourceDetail(resource: McpResource, tools: readonly McpTool[]) {
+export async function mcpResourceDetail(
+  database: Database,
+  resource: McpResource,
+  tools: readonly McpTool[],
+) {
   return {
-    ...fieldsOf(resource),
+    ...(await fieldsOf(database, resource)),
     server: serverOf(resource),
     ...introductionView(resource),
     unknown_tools: unknownTools(resource, tools),
@@ -222,12 +231,17 @@ export function auditedFields(fields: Partial<McpResourceFields>): JsonObject {
     tool_capabilities: own,
     tool_approvals: approvals,
     tool_min_proof: proofs,
+    oauth,
     ...rest
   } = fields
   const audited: Record<string, JsonValue> = { ...rest }
   if (own !== undefined) audited.tool_capabilities = Object.entries(own)
   if (approvals !== undefined) audited.tool_approvals = Object.entries(approvals)
   if (proofs !== undefined) audited.tool_min_proof = Object.entries(proofs)
+  if (oauth !== undefined) {
+    audited.oauth = oauth && { ...oauth, scopes: [...oauth.scopes] }
+    audited.oauth_sha256 = oauthDigest(oauth)
+  }
   if (endpoint !== undefined) {
     const { origin, pathname } = new URL(endpoint)
     audited.endpoint_url = origin + pathname

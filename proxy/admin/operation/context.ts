@@ -20,6 +20,7 @@ import type { SubjectKeys } from '../../../plugins/pin/subject-keys.ts'
 import type { Arrival, HangupSignal, Pipeline } from '../../../plugins/plugin.ts'
 import type { Refusal } from '../../../plugins/refusal.ts'
 import type { OrganisationNames } from '../../boot/names.ts'
+import type { AccountDesk } from '../../mcp/accounts/consent-links.ts'
 import type { InspectUpstream } from '../../mcp/pinning/inspect.ts'
 import type { ArchiveAlarm, ArchivePlan, ArchiveStanding, ListedSegment } from './archive-shapes.ts'
 import type { LedgerPlaces, RehearsalPlaces } from './ledger-places.ts'
@@ -136,12 +137,16 @@ export interface AdminContext {
     /** Asks one for its list of models, unless it was asked just now. Null: there is none of this name. */
     readonly ask: (name: string) => Promise<AskedProvider | null>
   }
+  /** Accounts of principals at MCP servers; null, or absent: the listener for people is closed. */
+  readonly accounts?: AccountDesk | null
   readonly mcp: {
     readonly inspect: InspectUpstream
     /** MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS. */
     readonly allowPrivateUpstreams: boolean
     /** MCP_PROXY_SECRETS_DIR. */
     readonly secretsDir: string
+    /** MCP_PROXY_PEOPLE_URL; null: the listener for people is closed. */
+    readonly peopleUrl: string | null
   }
 }
 

@@ -24,7 +24,12 @@ import type { CallCommitments } from '../../../plugins/facts.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { sealBytes } from '../../../plugins/secrets/seal.ts'
 import { argumentsKey, callDigestKey } from '../pinning/approval-keys.ts'
-import { type ApprovalOpening, ApprovalRequired, type UrlQuestion } from '../protocol/approval-required.ts'
+import {
+  type ApprovalOpening,
+  ApprovalRequired,
+  asksUrl,
+  type UrlQuestion,
+} from '../protocol/approval-required.ts'
 import { canonicalizeArguments, paramsInvalid } from '../protocol/json-text.ts'
 import { META_KEYS } from '../protocol/versions.ts'
 import type { PinnedTool } from '../state/registry.ts'
@@ -112,9 +117,9 @@ class WaitingCall {
   }
 
   async judge(): Promise<CallApproval> {
-    const { approvalState } = this.#facts
+    const { approvalState, consentAsked } = this.#facts
     if (approvalState?.kind === 'continued') return this.#continued(approvalState.id)
-    if (approvalState === null && this.#facts.message.params.inputResponses !== undefined)
+    if (approvalState === null && !consentAsked && this.#facts.message.params.inputResponses !== undefined)
       throw paramsInvalid(
         'This call must be approved first: send it without inputResponses, or with the requestState that goes with them.',
       )
@@ -291,12 +296,16 @@ class WaitingCall {
   /** A client is asked to open the page once: if nothing is decided by its next call, that is an error. */
   #question(id: string, url: string): UrlQuestion | null {
     const { message, session, granted, approvalState } = this.#facts
+    if (approvalState !== null || !asksUrl({ message, session })) return null
     const { era } = message
-    const stated = era === 'modern' ? message.meta[META_KEYS.capabilities] : session?.capabilities
-    const elicitation = isObject(stated) ? stated.elicitation : undefined
-    if (!isObject(elicitation) || !isObject(elicitation.url) || approvalState !== null) return null
     const owner = approvalStateOwner(granted.principal, message, this.#pinned)
-    return { era, id, url, state: era === 'modern' ? this.#of.states.seal(id, owner) : null }
+    return {
+      name: 'approval',
+      era,
+      id,
+      url,
+      state: era === 'modern' ? this.#of.states.seal(id, owner) : null,
+    }
   }
 
   #declined(approval: StoredApproval): Refusal {

@@ -22,7 +22,7 @@ import type { CallerSession } from '../state/sessions.ts'
 import type { McpTarget } from './demand-now.ts'
 import type { LargeParams } from './large-params.ts'
 
-interface GrantedMcpCall {
+export interface GrantedMcpCall {
   readonly token: AccessToken | null
   readonly message: McpMessage
   readonly granted: CallPermit<McpTarget>
@@ -122,9 +122,11 @@ interface CallState {
   /** The upstream's own; null if there is none. */
   readonly requestState: string | null
   readonly approvalState: ApprovalState | null
+  /** True: the caller was asked to connect an account. */
+  readonly consentAsked: boolean
 }
 
-const NO_STATE: CallState = { requestState: null, approvalState: null }
+const NO_STATE: CallState = { requestState: null, approvalState: null, consentAsked: false }
 
 /** Opens a state, which must be this principal's for this call. Refuses with `mcp_params_invalid`. */
 export function mcpState(states: RequestStates): Plugin<ToolCheckFacts, CallState> {
@@ -140,15 +142,26 @@ export function mcpState(states: RequestStates): Plugin<ToolCheckFacts, CallStat
       if (typeof sealed !== 'string') throw stateRefused()
       const to = destinationOf(target)
       const owner = stateOwnerOf(granted.principal, message, to)
+      if (isAccountState(states, sealed, owner, to)) return CONSENT_ASKED
       return (to.pinned && approvalStateIn(states, sealed, owner)) ?? openedState(states, sealed, owner)
     },
   }
 }
 
 const openedState = (states: RequestStates, sealed: string, owner: StateOwner): CallState => ({
+  ...NO_STATE,
   requestState: states.open(sealed, owner),
-  approvalState: null,
 })
+
+const CONSENT_ASKED: CallState = { ...NO_STATE, consentAsked: true }
+
+const isAccountState = (
+  states: RequestStates,
+  sealed: string,
+  owner: StateOwner,
+  { resource }: CallDestination,
+): boolean =>
+  resource.auth_type === 'oauth' && states.tryOpen(sealed, { ...owner, method: ACCOUNT_METHOD }) !== null
 
 /** A state with an approval: its tag, the id, and of a call that goes on the upstream's own state. */
 const APPROVED_STATE = /^.{43}(apr_[0-9a-f]{24})(?:\.|$)/s
@@ -157,14 +170,21 @@ function approvalStateIn(states: RequestStates, sealed: string, owner: StateOwne
   const [, id] = APPROVED_STATE.exec(sealed) ?? []
   if (id === undefined) return null
   if (states.tryOpen(sealed, { ...owner, method: APPROVAL_METHOD }) !== null)
-    return { requestState: null, approvalState: { kind: 'asked', id } }
+    return { ...NO_STATE, approvalState: { kind: 'asked', id } }
   const state = states.tryOpen(sealed, { ...owner, approval: id })
   if (state === null) return null
-  return { requestState: state.slice(id.length + 1), approvalState: { kind: 'continued', id } }
+  return { ...NO_STATE, requestState: state.slice(id.length + 1), approvalState: { kind: 'continued', id } }
 }
 
-// No method of MCP: a state of ours is none of an upstream.
+// No methods of MCP: a state of ours is none of an upstream.
 const APPROVAL_METHOD = 'approval'
+const ACCOUNT_METHOD = 'account'
+
+export const accountStateOwner = (
+  principal: Principal,
+  message: McpMessage,
+  to: CallDestination,
+): StateOwner => ({ ...stateOwnerOf(principal, message, to), method: ACCOUNT_METHOD })
 
 export const approvalStateOwner = (
   principal: Principal,
@@ -190,6 +210,7 @@ export interface ApprovalFacts extends ToolCheckFacts {
   readonly commitments: CallCommitments
   readonly session: CallerSession | null
   readonly approvalState: ApprovalState | null
+  readonly consentAsked: boolean
 }
 
 interface ApprovalFact {

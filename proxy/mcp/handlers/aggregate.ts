@@ -1,6 +1,7 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { isObject } from '../../../db/support/json.ts'
 import { confirmAuthority } from '../../../plugins/call-authority.ts'
+import type { FindCallAccount } from '../gate/account.ts'
 import { modernMeta } from '../protocol/versions.ts'
 import { type ListedUris, urisOf } from '../state/listed-uris.ts'
 import type { McpUpstream } from '../upstream/client.ts'
@@ -16,6 +17,12 @@ const MAX_PAGES = 20
 /** The amount of one upstream's list that is read. Characters of JSON. */
 const MAX_CHARACTERS = 4 * 1024 * 1024
 
+export interface AggregateDependencies {
+  readonly upstream: McpUpstream
+  readonly listedUris: ListedUris
+  readonly findAccount: FindCallAccount
+}
+
 export interface AggregatedList {
   readonly items: readonly string[]
   readonly missing: readonly string[]
@@ -26,14 +33,15 @@ export interface AggregatedList {
  * the items of an upstream that fails; refuses only if every one fails.
  */
 export async function aggregateLists(
-  { upstream, listedUris }: { readonly upstream: McpUpstream; readonly listedUris: ListedUris },
+  sources: AggregateDependencies,
   facts: DispatchFacts,
   resources: readonly McpResource[],
   member: string,
 ): Promise<AggregatedList> {
+  const { listedUris } = sources
   const offering = resources.filter((resource) => offersMember(resource, member))
   const parts = await Promise.allSettled(
-    offering.map((of) => inEitherEra(of, facts.session, (as) => itemsOf(upstream, facts, as, member))),
+    offering.map((of) => inEitherEra(of, facts.session, (as) => itemsOf(sources, facts, as, member))),
   )
   facts.hangup.signal.throwIfAborted()
   // Not a shorter list if some of it is not allowed any more: it is no list at all.
@@ -61,11 +69,12 @@ function offersMember({ server_facts: facts }: McpResource, member: string): boo
 
 /** Reads the list of one upstream. A later page that fails costs the items before it nothing. */
 async function itemsOf(
-  upstream: McpUpstream,
-  facts: DispatchFacts,
+  { upstream, findAccount }: AggregateDependencies,
+  unaccounted: DispatchFacts,
   resource: McpResource,
   member: string,
 ): Promise<string[]> {
+  const facts = await withAccount(findAccount, unaccounted, resource)
   // Pages overlap when a list changes between them.
   const items = new Set<string>()
   const cursors = new Set<string | null>([null])
@@ -88,6 +97,16 @@ async function itemsOf(
     cursors.add(cursor)
   } while (cursors.size <= MAX_PAGES)
   return [...items]
+}
+
+/** Has a list be read by the caller's own account, if its server takes one: it fails without. */
+async function withAccount(
+  find: FindCallAccount,
+  facts: DispatchFacts,
+  resource: McpResource,
+): Promise<DispatchFacts> {
+  if (resource.auth_type !== 'oauth') return facts
+  return { ...facts, account: await find(facts, { resource, name: null, pinned: null }) }
 }
 
 interface ItemPage {

@@ -25,24 +25,24 @@ import {
 import { noServerRequest } from '../protocol/message.ts'
 import { GATEWAY_IMPLEMENTATION, META_KEYS, type ProtocolEra } from '../protocol/versions.ts'
 import { isRemoteRequest, type RemoteServerRequest } from '../state/far-requests.ts'
-import type { ListedUris } from '../state/listed-uris.ts'
 import { isUsable, type McpRegistry } from '../state/registry.ts'
 import type { CallerAnswer } from '../state/server-requests.ts'
-import { aggregateLists } from './aggregate.ts'
+import { type AggregateDependencies, aggregateLists } from './aggregate.ts'
 import { AskingRounds } from './asking-rounds.ts'
 import { digestInTurns, joinedBytes } from './large-answer.ts'
 import { type RelayDependencies, relayCall } from './relay.ts'
 import { canBeAskedOnStream, type DispatchFacts, upstreamEra } from './rewrite.ts'
 import { refusalOfUpstream } from './upstream-refusal.ts'
 
-export interface McpHandlerDependencies extends RelayDependencies {
+export interface McpHandlerDependencies
+  extends RelayDependencies,
+    Pick<AggregateDependencies, 'listedUris' | 'findAccount'> {
   readonly registry: McpRegistry
   readonly enforced: boolean
   /** `callable`: tools whose capability is not held are hidden. */
   readonly list: 'bound' | 'callable'
   readonly httpGet: boolean
   readonly fetchUrl: HttpGet
-  readonly listedUris: ListedUris
 }
 
 export interface McpFacts extends DispatchFacts {

@@ -396,6 +396,7 @@ class RelayedCall {
   }
 
   #reported(): CallReport {
+    if (this.#facts.account?.refreshed) this.#report.detail.account_refreshed = true
     return { ...this.#report, ...(this.#tool !== null && { tool: this.#tool }), ...this.#broken }
   }
 

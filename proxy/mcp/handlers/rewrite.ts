@@ -9,6 +9,7 @@ import type { Arrival, HangupSignal } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { MAX_INLINE_BYTES } from '../aside/aside.ts'
 import type { HeaderParam } from '../aside/messages.ts'
+import type { CallAccount } from '../gate/call-account.ts'
 import { type ApprovalState, type CallDestination, callSubject } from '../gate/checks.ts'
 import type { McpTarget } from '../gate/demand-now.ts'
 import type { ResourcePath } from '../gate/endpoint.ts'
@@ -45,6 +46,9 @@ export interface DispatchFacts extends Arrival, ResourcePath, Pick<JsonBody, 'bo
   readonly requestState: string | null
   readonly approvalState: ApprovalState | null
   readonly approval: CallApproval | null
+  readonly consentAsked: boolean
+  /** The caller's account at the one server that it reaches; null: that takes none. */
+  readonly account: CallAccount | null
   readonly headerParams: readonly HeaderParam[]
   /** Null if the message is so small that they are read here. */
   readonly largeParams: LargeParams | null
@@ -142,8 +146,10 @@ export function upstreamSessionOwner({
   granted,
   session,
   message,
-}: Pick<DispatchFacts, 'granted' | 'session' | 'message'>): SessionOwner {
-  const owner = { principalId: granted.principal.id, sessionId: session?.id ?? null }
+  account,
+}: Pick<DispatchFacts, 'granted' | 'session' | 'message' | 'account'>): SessionOwner {
+  const own = account && { account }
+  const owner = { principalId: granted.principal.id, sessionId: session?.id ?? null, ...own }
   const asked = session === null ? askableCapabilities(message) : NOTHING_ASKED
   return asked === NOTHING_ASKED ? owner : { ...owner, asked: JSON.stringify(asked) }
 }
@@ -188,7 +194,8 @@ function repeatingHeaders(
   }
 }
 
-type CallerMessage = Pick<DispatchFacts, 'body' | 'scan' | 'largeParams' | 'approvalState'> & CallerOnStream
+type CallerMessage = Pick<DispatchFacts, 'body' | 'scan' | 'largeParams' | 'approvalState' | 'consentAsked'> &
+  CallerOnStream
 
 const EMPTY = readObject(Buffer.from('{}'))
 
@@ -212,7 +219,9 @@ function upstreamParams(call: CallerMessage, era: ProtocolEra, name: string | nu
     ...judgedEdit(params),
     ...eraEdit(params, era),
     // What the caller has sent back to this gateway is no answer to the upstream.
-    ...(call.approvalState?.kind === 'asked' && { inputResponses: null, requestState: null }),
+    ...((call.approvalState?.kind === 'asked' || call.consentAsked) && {
+      ...{ inputResponses: null, requestState: null },
+    }),
     ...nameEdit(params, call.message.method, name),
     ...(requestState !== null && era === 'modern' && { requestState: JSON.stringify(requestState) }),
     ...metaEdit(call, era),

@@ -10,7 +10,7 @@ export function refusalOfUpstream(
 ): unknown {
   if (!(error instanceof McpUpstreamError)) return error
   const { status, told, outcomeUnknown } = error
-  const message = failureMessage(error)
+  const message = failureMessage(error, resource)
   return new Refusal(failureReason(error), {
     cause: error,
     detail: {
@@ -34,11 +34,13 @@ function failureReason({ kind, status }: McpUpstreamError): RefusalReason {
 const isCredentialsFailure = ({ status }: McpUpstreamError): boolean => status === 401 || status === 403
 
 /** Says what a caller can do about a failure; undefined if the reason's own sentence says it all. */
-function failureMessage(error: McpUpstreamError): string | undefined {
+function failureMessage(error: McpUpstreamError, { auth_type: auth }: McpResource): string | undefined {
   const { limit, status, told, outcomeUnknown } = error
   if (outcomeUnknown)
     return "The MCP server's answer was lost. It may have done the work: look before you call again."
   if (limit !== null) return limitSentence(limit)
+  if (isCredentialsFailure(error) && auth === 'oauth')
+    return 'The MCP server refused the account of this call. It may lack the right to do this.'
   if (isCredentialsFailure(error))
     return "The MCP server refused this gateway's credentials. Tell the operator."
   return told?.words ? `The MCP server answered ${status}: ${told.words.message}` : undefined

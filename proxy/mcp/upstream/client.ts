@@ -7,7 +7,7 @@ import type { McpUpstreamLimits } from '../options.ts'
 import { notificationMessage } from '../protocol/json-text.ts'
 import type { ProtocolEra } from '../protocol/versions.ts'
 import type { McpAnswer } from './answers.ts'
-import { type ConnectionOptions, openConnections } from './connections.ts'
+import { type CallerAccount, type ConnectionOptions, openConnections } from './connections.ts'
 import { callModern, endUpstreamSession, type ModernCall, openUpstreamSession } from './eras.ts'
 import { isOfNewerEra, sessionMayBeGone } from './error-answers.ts'
 import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
@@ -35,13 +35,15 @@ export interface McpUpstreamOptions extends McpUpstreamLimits {
   /** Default: the system's resolver. */
   readonly resolve?: ResolveHost
   readonly isSaid?: NonNullable<ConnectionOptions['isSaid']>
+  /** Finds the account by which the definitions of a resource of accounts are read. Rejects if there is none. */
+  readonly readerOf?: (resource: McpResource) => Promise<CallerAccount>
 }
 
-export interface UpstreamCall extends ModernCall {
+export interface UpstreamCall extends Omit<ModernCall, 'account'> {
   readonly permit: CallPermit
   /** The era that the upstream is spoken to in. Null: it was never read. */
   readonly era: ProtocolEra | null
-  /** The owner of the legacy session: no two owners share one. */
+  /** The owner of the legacy session, with the account of the call: no two owners share one. */
   readonly owner: SessionOwner
   readonly client: ClientIdentity
 }
@@ -83,9 +85,10 @@ export interface McpUpstream {
  */
 export function openMcpUpstream(options: McpUpstreamOptions): McpUpstream {
   const transport = transportOf(options)
+  const { readerOf = nobodyReads } = options
   const sessions = new UpstreamSessions({
     open: async (opening) => (await openUpstreamSession(transport, opening)).session,
-    end: (resource, session) => endUpstreamSession(transport, resource, session),
+    end: (resource, session, account) => endUpstreamSession(transport, resource, session, account),
     clock: options.clock,
   })
   const sweeper = setInterval(() => {
@@ -106,8 +109,16 @@ export function openMcpUpstream(options: McpUpstreamOptions): McpUpstream {
       const lease = await sessions.leaseExisting(resource, owner, closed)
       if (lease === null) throw mcpUpstreamFailure('there is no session that could have asked')
       const { headers } = lease.session
+      const message = {
+        permit,
+        resource,
+        account: accountOf({ owner }),
+        text: response,
+        headers,
+        hangup: closed,
+      }
       try {
-        await sendOneWayMessage(transport, { permit, resource, text: response, headers, hangup: closed })
+        await sendOneWayMessage(transport, message)
       } finally {
         lease.release()
       }
@@ -119,7 +130,8 @@ export function openMcpUpstream(options: McpUpstreamOptions): McpUpstream {
           `the permit is for the reading of ${permit.resourceId}, not of ${resource.resource_id}`,
         )
       }
-      return readMcpServer({ transport, permit, resource, hangup: hangupFromSignal(signal) })
+      const account = resource.auth_type === 'oauth' ? await readerOf(resource) : null
+      return readMcpServer({ transport, permit, resource, account, hangup: hangupFromSignal(signal) })
     },
     async close() {
       clearInterval(sweeper)
@@ -129,6 +141,11 @@ export function openMcpUpstream(options: McpUpstreamOptions): McpUpstream {
     },
   }
 }
+
+const accountOf = ({ owner }: Pick<UpstreamCall, 'owner'>): CallerAccount | null => owner.account ?? null
+
+const nobodyReads = (): Promise<never> =>
+  Promise.reject(mcpUpstreamFailure('it is read by an account, and the listener for people is closed'))
 
 function transportOf(options: McpUpstreamOptions): UpstreamTransport {
   let last = 0
@@ -144,16 +161,18 @@ function transportOf(options: McpUpstreamOptions): UpstreamTransport {
 
 /** Sends a request to a modern upstream. One that refuses its form alone has done nothing. */
 async function callStateless(transport: UpstreamTransport, call: UpstreamCall): Promise<McpAnswer> {
+  const account = accountOf(call)
+  const reader = { ...call, account, transport }
   let failure: McpUpstreamError
   try {
-    const answer = await callModern(transport, call)
+    const answer = await callModern(transport, { ...call, account })
     if (!doubtsEra(answer)) return answer
     // It knows this era's errors, but perhaps not its version any more.
-    if ((await eraNow({ ...call, transport }, 'modern')) !== 'legacy') return answer
+    if ((await eraNow(reader, 'modern')) !== 'legacy') return answer
     failure = mcpUpstreamFailure('it refuses the version', { status: answer.status })
   } catch (error) {
     if (!(error instanceof McpUpstreamError) || !refusesForm(error)) throw error
-    if ((await eraNow({ ...call, transport }, 'modern')) !== 'legacy') throw error
+    if ((await eraNow(reader, 'modern')) !== 'legacy') throw error
     failure = error
   }
   throw otherEra('legacy', failure)
@@ -189,10 +208,13 @@ async function callLegacy(
   const leased = sessions.lease(call)
   const lease = leased instanceof Promise ? await leaseOrRetry(leased, transport, sessions, call) : leased
   const { session } = lease
+  const account = accountOf(call)
+  const reader = { ...call, account, transport }
   const requestId = transport.nextId()
   try {
     const answer = await sendMcpRequest(transport, {
       ...call,
+      account,
       requestId,
       era: 'legacy',
       session: session.id === null ? 'unnamed' : 'named',
@@ -204,12 +226,12 @@ async function callLegacy(
     })
     if (answer.status < 400 || answer.streamed) return answer
     if (sessionMayBeGone(answer.status, answer.response)) lease.forget()
-    if (!doubtsEra(answer) || (await eraNow({ ...call, transport }, 'legacy')) !== 'modern') return answer
+    if (!doubtsEra(answer) || (await eraNow(reader, 'legacy')) !== 'modern') return answer
     lease.forget()
     throw otherEra('modern', mcpUpstreamFailure('it knows no sessions', { status: answer.status }))
   } catch (error) {
     const isRefused = error instanceof McpUpstreamError && error.cure === null && refusesForm(error)
-    const hasMoved = isRefused && (await eraNow({ ...call, transport }, 'legacy')) === 'modern'
+    const hasMoved = isRefused && (await eraNow(reader, 'legacy')) === 'modern'
     const isUnknown = error instanceof McpUpstreamError && error.cure === 'new_session'
     if (!hasMoved && !isUnknown) throw error
     lease.forget()
@@ -234,7 +256,8 @@ async function leaseOrRetry(
     return await leased
   } catch (error) {
     if (error instanceof McpUpstreamError && refusesHandshake(error)) {
-      if ((await eraNow({ ...call, transport }, 'handshake')) === 'modern') throw otherEra('modern', error)
+      const reader = { ...call, account: accountOf(call), transport }
+      if ((await eraNow(reader, 'handshake')) === 'modern') throw otherEra('modern', error)
     }
     if (!(error instanceof Refusal) || error.reason !== 'authority_revoked') throw error
     await call.permit.authority.confirm()
@@ -245,16 +268,18 @@ async function leaseOrRetry(
 /** Cancels a request, which hanging up does not in this era (2025-11-25, transports). Best effort. */
 async function cancel(
   transport: UpstreamTransport,
-  { permit, resource }: UpstreamCall,
+  call: UpstreamCall,
   session: UpstreamSession,
   requestId: number,
 ): Promise<void> {
+  const { permit, resource } = call
+  const account = accountOf(call)
   const params = JSON.stringify({ requestId, reason: 'The caller does not wait any longer.' })
   const text = notificationMessage('notifications/cancelled', params)
   const hangup = hangupFromSignal(AbortSignal.timeout(CANCEL_MS))
   try {
     const { headers } = session
-    await sendOneWayMessage(transport, { permit, takesBack: true, resource, text, headers, hangup })
+    await sendOneWayMessage(transport, { permit, takesBack: true, resource, account, text, headers, hangup })
   } catch {
     // The upstream finishes an answer that nobody will read.
   }

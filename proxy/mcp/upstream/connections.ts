@@ -28,6 +28,34 @@ export interface UpstreamCredentials {
   readonly traces: SecretTraces
 }
 
+/** The account of a caller at a server (docs/accounts.md). Its messages go by it, and by nothing else. */
+export interface CallerAccount {
+  /** Names it: no two accounts share a session or a connection. */
+  readonly id: string
+  /** Makes the credentials of one request. Rejects with the reason why there are none. */
+  readonly authorize: (request: AuthorizedRequest) => Promise<AccountCredentials>
+  /**
+   * Judges a refusal of the server, 401 or 403: true if the request is worth sending once more. Rejects with
+   * the reason why its person must be asked.
+   */
+  readonly renews: (refused: RefusedAuthorization) => Promise<boolean>
+}
+
+interface AuthorizedRequest {
+  readonly method: string
+  readonly url: string
+}
+
+interface AccountCredentials {
+  readonly headers: Readonly<Record<string, string>>
+  readonly secrets: readonly string[]
+}
+
+export interface RefusedAuthorization {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>
+}
+
 export interface McpConnection {
   readonly agent: Agent
   readonly origin: string
@@ -51,8 +79,15 @@ export interface ConnectionOptions extends Omit<EgressOptions, 'tls' | 'keepAliv
 }
 
 export interface McpConnections {
-  /** Throws or rejects with McpUpstreamError if the resource's credentials or its endpoint cannot be used. */
-  readonly of: (resource: McpResource) => McpConnection | Promise<McpConnection>
+  /**
+   * Throws or rejects with McpUpstreamError if the resource's credentials or its endpoint cannot be used; as
+   * the account does if it cannot be. `method`: of the one request that an account's connection is for.
+   */
+  readonly of: (
+    resource: McpResource,
+    account: CallerAccount | null,
+    method?: string,
+  ) => McpConnection | Promise<McpConnection>
   /** Gives up the agents that have not been used lately. Requests under way on them go on. */
   readonly sweep: (at: number) => void
   readonly close: () => Promise<void>
@@ -70,7 +105,7 @@ interface CachedConnection {
   readonly secretReadAt: number
 }
 
-/** Opens one agent for each revision of a resource and each certificate it shows. */
+/** Opens one agent for each revision of a resource, and each certificate or account it shows. */
 export function openConnections(options: ConnectionOptions): McpConnections {
   const { secret, clock, allowPrivate, connectMs, answerMs, resolve = new HostNameCache().resolve } = options
   const { isSaid = () => Promise.resolve(true) } = options
@@ -80,37 +115,63 @@ export function openConnections(options: ConnectionOptions): McpConnections {
 
   const known = new Map<string, CachedConnection>()
 
-  const entryOf = (resource: McpResource, { tls }: UpstreamCredentials): AgentEntry => {
+  const entryOf = (
+    resource: McpResource,
+    { tls }: UpstreamCredentials,
+    account: CallerAccount | null,
+  ): AgentEntry => {
     const certificate =
       tls === null ? '' : createHash('sha256').update(tls.key).update(tls.cert).digest('hex')
-    const key = `${resource.resource_id} ${resource.revision} ${certificate}`
+    const key = `${resource.resource_id} ${resource.revision} ${certificate} ${account?.id ?? ''}`
     const entry = agents.get(key) ?? { agent: egressAgent({ ...egress, ...(tls && { tls }) }), usedAt: 0 }
     agents.set(key, entry)
     entry.usedAt = clock()
     return entry
   }
 
-  const made = async (resource: McpResource): Promise<McpConnection> => {
+  const made = async (resource: McpResource, account: CallerAccount | null): Promise<McpConnection> => {
     const { origin, pathname, search, searchParams } = endpointOf(resource)
     const { readAt: secretReadAt, credentials: loaded } = await credentialsOf(resource)
     if (!(await isSaid(resource))) throw mcpUpstreamFailure(EDITED)
     const inQuery = [...searchParams].flatMap(([name, value]) => (CREDENTIAL_NAME.test(name) ? [value] : []))
     const credentials = { ...loaded, traces: [...loaded.traces, ...tracesOf(inQuery)] }
-    const entry = entryOf(resource, credentials)
+    const entry = entryOf(resource, credentials, account)
     const headers = Object.entries(credentials.headers).flat()
     const path = `${pathname}${search}`
     const connection = { agent: entry.agent, origin, path, headers, credentials, answerMs }
-    known.set(resource.resource_id, { connection, entry, revision: resource.revision, secretReadAt })
+    known.set(keyOf(resource, account), { connection, entry, revision: resource.revision, secretReadAt })
     return connection
   }
 
+  const standing = (
+    resource: McpResource,
+    account: CallerAccount | null,
+  ): McpConnection | Promise<McpConnection> => {
+    const at = clock()
+    const last = known.get(keyOf(resource, account))
+    if (last?.revision !== resource.revision || !isBelieved(last.secretReadAt, at))
+      return made(resource, account)
+    last.entry.usedAt = at
+    return last.connection
+  }
+
+  const byAccount = async (
+    resource: McpResource,
+    account: CallerAccount,
+    method: string,
+  ): Promise<McpConnection> => {
+    const connection = await standing(resource, account)
+    const { headers, secrets } = await account.authorize({ method, url: resource.endpoint_url })
+    const traces = [...connection.credentials.traces, ...tracesOf(secrets)]
+    const credentials = { headers, tls: null, traces }
+    return { ...connection, headers: Object.entries(headers).flat(), credentials }
+  }
+
   return {
-    of(resource) {
-      const at = clock()
-      const last = known.get(resource.resource_id)
-      if (last?.revision !== resource.revision || !isBelieved(last.secretReadAt, at)) return made(resource)
-      last.entry.usedAt = at
-      return last.connection
+    of(resource, account, method = 'POST') {
+      if (resource.auth_type !== 'oauth') return standing(resource, null)
+      if (account === null) throw mcpUpstreamFailure('it is called by accounts alone, and this call has none')
+      return byAccount(resource, account, method)
     },
     sweep(at) {
       for (const [key, { agent, usedAt }] of agents) {
@@ -131,6 +192,9 @@ export function openConnections(options: ConnectionOptions): McpConnections {
 
 const EDITED =
   'its address or credentials are not those that operators have set. Somebody has edited the database: run sallyport verify'
+
+const keyOf = ({ resource_id: id }: McpResource, account: CallerAccount | null): string =>
+  account === null ? id : `${id} ${account.id}`
 
 /** Reads the endpoint. Registration has checked it; a row that somebody else wrote has passed no check. */
 function endpointOf({ endpoint_url: text, allowed_domains: domains }: McpResource): URL {
@@ -175,7 +239,8 @@ function credentialsReader({ secret, clock }: CredentialsSource): CredentialsOf 
   }
 
   return async ({ auth_type, auth_secret_ref }) => {
-    if (auth_type === 'none') return NONE
+    // An account makes its own, for each request.
+    if (auth_type === 'none' || auth_type === 'oauth') return NONE
     if (auth_secret_ref === null) throw mcpUpstreamFailure('no secret is named for its credentials')
     const { at: readAt, text } = read(auth_secret_ref)
     const secretText = await text.catch((error: unknown) => {

@@ -5,6 +5,7 @@ import type { HangupSignal, MemoryReservation } from '../../../plugins/plugin.ts
 import { METHOD_NOT_FOUND, notificationMessage, UNSUPPORTED_VERSION } from '../protocol/json-text.ts'
 import { GATEWAY_IMPLEMENTATION, LEGACY_VERSIONS, MODERN_VERSION } from '../protocol/versions.ts'
 import type { McpAnswer } from './answers.ts'
+import type { CallerAccount } from './connections.ts'
 import { mcpUpstreamFailure, unknownRevisions } from './errors.ts'
 import { drainBody, exchangeHttp, type HeaderList, type ResponseHeaders } from './exchange.ts'
 import { errorCodeOf, responseResult, supportedIn, type UpstreamMessage } from './message.ts'
@@ -15,6 +16,8 @@ import type { SessionOpening, UpstreamSession } from './sessions.ts'
 export interface ModernCall {
   readonly permit: UpstreamPermit
   readonly resource: McpResource
+  /** Null: its `auth_type` is not `oauth`. */
+  readonly account: CallerAccount | null
   readonly method: string
   /** JSON text of the params object, as the upstream must see it; null for none. */
   readonly params: string | Buffer | null
@@ -58,7 +61,7 @@ const sessionHeaders = (id: string | null, protocolVersion: string): HeaderList 
   ...(id === null ? [] : ['mcp-session-id', id]),
 ]
 
-interface LegacyQuestion extends Pick<SessionOpening, 'permit' | 'resource' | 'hangup'> {
+interface LegacyQuestion extends Pick<SessionOpening, 'permit' | 'resource' | 'account' | 'hangup'> {
   readonly method: string
   readonly params: UnknownRecord
   readonly headers: HeaderList
@@ -84,12 +87,14 @@ export async function askLegacy(
     held: null,
     settled: () => {},
   })
-  const { permit, resource, hangup, headers } = asked
+  const { permit, resource, account, hangup, headers } = asked
   const opened = asked.method === 'initialize' ? sessionIdOf(answer.headers) : null
   const all = opened === null ? headers : [...headers, 'mcp-session-id', opened]
   const response = await readFinalResponse(answer, (request) => {
     const text = ownAnswer(request, declared)
-    return offerOwnAnswer(sendOneWayMessage(transport, { permit, resource, text, headers: all, hangup }))
+    return offerOwnAnswer(
+      sendOneWayMessage(transport, { permit, resource, account, text, headers: all, hangup }),
+    )
   })
   return { response, headers: answer.headers }
 }
@@ -100,7 +105,7 @@ export async function askLegacy(
  */
 export async function openUpstreamSession(
   transport: UpstreamTransport,
-  { permit, resource, client, hangup }: SessionOpening,
+  { permit, resource, account, client, hangup }: SessionOpening,
 ): Promise<{ session: UpstreamSession; result: UnknownRecord }> {
   const [protocolVersion] = LEGACY_VERSIONS
   const { capabilities, clientInfo } = client
@@ -108,6 +113,7 @@ export async function openUpstreamSession(
   const asked = {
     permit,
     resource,
+    account,
     hangup,
     method: 'initialize',
     params,
@@ -122,9 +128,9 @@ export async function openUpstreamSession(
   const session = { id, protocolVersion: version, headers: sessionHeaders(id, version) }
   const text = notificationMessage('notifications/initialized', null)
   try {
-    await sendOneWayMessage(transport, { permit, resource, text, headers: session.headers, hangup })
+    await sendOneWayMessage(transport, { permit, resource, account, text, headers: session.headers, hangup })
   } catch (error) {
-    await endUpstreamSession(transport, resource, session)
+    await endUpstreamSession(transport, resource, session, account)
     throw error
   }
   return { session, result }
@@ -135,12 +141,13 @@ export async function endUpstreamSession(
   transport: UpstreamTransport,
   resource: McpResource,
   session: UpstreamSession,
+  account: CallerAccount | null,
 ): Promise<void> {
   if (session.id === null) return
   const { headers } = session
   const hangup = hangupFromSignal(AbortSignal.timeout(END_MS))
   try {
-    const connection = await transport.connections.of(resource)
+    const connection = await transport.connections.of(resource, account, 'DELETE')
     const authority = OWN_AUTHORITY
     const ending = { method: 'DELETE', headers, body: null, totalMs: END_MS, hangup, authority } as const
     const { body } = await exchangeHttp(connection, ending)

@@ -86,6 +86,8 @@ export function waitingHeaders(
     : Object.fromEntries(all.slice(0, MAX_WAITING))
 }
 
+const CREDENTIALS = { none: 'none', bearer: 'ours', api_key: 'ours', mtls: 'ours', oauth: 'account' } as const
+
 export function statusFailure(
   { status, headers }: Pick<McpResponseHead, 'status' | 'headers'>,
   { resource, credentials }: Pick<ExpectedAnswer, 'resource' | 'credentials'>,
@@ -95,7 +97,7 @@ export function statusFailure(
     status,
     headers,
     endpoint: resource.endpoint_url,
-    hasCredentials: resource.auth_type !== 'none',
+    credentials: CREDENTIALS[resource.auth_type],
     isHarmless: (text) => !echoesSecret(credentials, Buffer.from(text)),
   })
   return mcpUpstreamFailure(problem, { status, ...(told && { told }) })

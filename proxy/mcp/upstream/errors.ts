@@ -80,8 +80,8 @@ interface OddAnswer {
   readonly status: number
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>
   readonly endpoint: string
-  /** True: the request had credentials. */
-  readonly hasCredentials: boolean
+  /** The request had these credentials. */
+  readonly credentials: 'none' | 'ours' | 'account'
   /** Tells of a text that it may be repeated. */
   readonly isHarmless: (text: string) => boolean
 }
@@ -130,14 +130,16 @@ function redirectProblem({ status, headers, endpoint, isHarmless }: OddAnswer): 
   return `${told} to ${isTold ? place : 'another path'}, which is not followed: register that URL`
 }
 
-function credentialsProblem({ status, headers, hasCredentials }: OddAnswer): string {
+function credentialsProblem({ status, headers, credentials }: OddAnswer): string {
   const asks = headers['www-authenticate']
   const isOauth = typeof asks === 'string' && /\bresource_metadata\b/i.test(asks)
   const told = `HTTP status ${status}`
-  if (hasCredentials) return `the upstream refused this gateway's credentials (${told}): renew its secret`
-  const cure = 'set auth_type and auth_secret_ref'
+  if (credentials === 'account') return `the upstream refused the account of the call (${told})`
+  if (credentials === 'ours')
+    return `the upstream refused this gateway's credentials (${told}): renew its secret`
+  const cure = 'set auth_type and auth_secret_ref, or auth_type oauth'
   return isOauth
-    ? `the upstream demands an OAuth token (${told}): ${cure}; this gateway sends a token that it was given, and asks for none`
+    ? `the upstream demands an OAuth token (${told}): ${cure}`
     : `the upstream demands credentials (${told}): ${cure}`
 }
 

@@ -10,6 +10,7 @@ import {
   modernMeta,
   type ProtocolEra,
 } from '../protocol/versions.ts'
+import type { CallerAccount } from './connections.ts'
 import { askLegacy, callModern, endUpstreamSession, openUpstreamSession } from './eras.ts'
 import { McpUpstreamError, mcpUpstreamFailure, unknownRevisions } from './errors.ts'
 import { errorCodeOf, responseResult, supportedIn, type UpstreamMessage } from './message.ts'
@@ -42,6 +43,8 @@ interface Reader {
   readonly transport: UpstreamTransport
   readonly permit: UpstreamPermit
   readonly resource: McpResource
+  /** The account that it is read by; null: its `auth_type` is not `oauth`. */
+  readonly account: CallerAccount | null
   readonly hangup: HangupSignal
 }
 
@@ -89,13 +92,16 @@ async function readModern(reader: Reader, result: UnknownRecord | null): Promise
 }
 
 /** Tells whether a modern upstream lets older clients initialize too: only there can their users be asked. */
-async function speaksLegacy({ transport, permit, resource, hangup }: Reader): Promise<boolean> {
+async function speaksLegacy({ transport, permit, resource, account, hangup }: Reader): Promise<boolean> {
   const client = { capabilities: {}, clientInfo: null }
   // A server that leaves the question open has answered it.
   const soon = hangupFromSignal(AbortSignal.any([hangup.signal, AbortSignal.timeout(SOON_MS)]))
   try {
-    const { session } = await openUpstreamSession(transport, { permit, resource, client, hangup: soon })
-    await endUpstreamSession(transport, resource, session)
+    const { session } = await openUpstreamSession(transport, {
+      ...{ permit, resource, account, client },
+      hangup: soon,
+    })
+    await endUpstreamSession(transport, resource, session, account)
     return true
   } catch (error) {
     if (hangup.gone) throw error
@@ -103,18 +109,20 @@ async function speaksLegacy({ transport, permit, resource, hangup }: Reader): Pr
   }
 }
 
-async function readLegacy({ transport, permit, resource, hangup }: Reader): Promise<UpstreamReading> {
+async function readLegacy(reader: Reader): Promise<UpstreamReading> {
+  const { transport, permit, resource, account, hangup } = reader
   const client = { capabilities: LEGACY_READER, clientInfo: null }
-  const { session, result } = await openUpstreamSession(transport, { permit, resource, client, hangup })
+  const opening = { permit, resource, account, client, hangup }
+  const { session, result } = await openUpstreamSession(transport, opening)
   try {
-    const asked = { permit, resource, hangup, method: 'tools/list', headers: session.headers }
+    const asked = { permit, resource, account, hangup, method: 'tools/list', headers: session.headers }
     const page = async (params: UnknownRecord) =>
       (await askLegacy(transport, { ...asked, params, declared: LEGACY_READER })).response
     const hasTools = isObject(capabilitiesOf(result).tools)
-    const list = hasTools ? await toolsBy(page, { transport, permit, resource, hangup }) : noTools()
+    const list = hasTools ? await toolsBy(page, reader) : noTools()
     return { era: 'legacy', protocolVersion: session.protocolVersion, facts: factsOf(result), ...list }
   } finally {
-    await endUpstreamSession(transport, resource, session)
+    await endUpstreamSession(transport, resource, session, account)
   }
 }
 

@@ -6,7 +6,7 @@ import { MAX_INLINE_BYTES } from '../aside/aside.ts'
 import type { McpUpstreamLimits } from '../options.ts'
 import { requestMessage } from '../protocol/json-text.ts'
 import type { ExpectedAnswer, McpAnswer } from './answers.ts'
-import type { McpConnection, McpConnections } from './connections.ts'
+import type { CallerAccount, McpConnection, McpConnections } from './connections.ts'
 import { errorIn, statusFailure, waitingHeaders } from './error-answers.ts'
 import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
 import { EventReader, MessageStream } from './events.ts'
@@ -56,6 +56,8 @@ export type UpstreamPermit = CallPermit | OperatorPermit
 export interface McpUpstreamRequest extends Omit<ExpectedAnswer, 'credentials' | 'limits' | 'resume'> {
   readonly permit: UpstreamPermit
   readonly resource: McpResource
+  /** Null: its `auth_type` is not `oauth`. */
+  readonly account: CallerAccount | null
   readonly method: string
   /** JSON text of an object, or null for none. Bytes: a large one. */
   readonly params: string | Buffer | null
@@ -68,13 +70,12 @@ export async function sendMcpRequest(
   transport: UpstreamTransport,
   request: McpUpstreamRequest,
 ): Promise<McpAnswer> {
-  const { resource, settled } = request
+  const { settled } = request
   let connection: McpConnection
   let head: McpResponseHead
   try {
-    const found = transport.connections.of(resource)
-    connection = found instanceof Promise ? await found : found
-    head = await exchangeHttp(connection, post(transport, textOf(request), request, request.permit.authority))
+    const sent = post(transport, textOf(request), request, request.permit.authority)
+    ;({ connection, head } = await exchangeAs(transport, request, sent))
   } catch (error) {
     // Silence, and a caller who gave up, say nothing of the upstream: it may be at work. Not on a request
     // that a revocation kept here.
@@ -83,8 +84,45 @@ export async function sendMcpRequest(
   }
   const { credentials } = connection
   const isResumed = request.era === 'legacy' && isEventStream(head)
-  const resume = isResumed ? resumption(transport.limits, connection, request, head) : null
+  const resume = isResumed ? resumption(transport, connection, request, head) : null
   return readMcpAnswer(head, { ...request, credentials, limits: transport.limits, resume })
+}
+
+interface ConnectedHead {
+  readonly connection: McpConnection
+  readonly head: McpResponseHead
+}
+
+/** Exchanges a request, and once more if its account has newer credentials: the server did nothing with it. */
+async function exchangeAs(
+  { connections }: UpstreamTransport,
+  { resource, account }: Pick<McpUpstreamRequest, 'resource' | 'account'>,
+  outgoing: OutgoingRequest,
+): Promise<ConnectedHead> {
+  const found = connections.of(resource, account)
+  const connection = found instanceof Promise ? await found : found
+  const head = await exchangeHttp(connection, outgoing)
+  if (account === null || !(await isRenewed(account, head))) return { connection, head }
+  const renewed = await connections.of(resource, account)
+  const second = await exchangeHttp(renewed, outgoing)
+  // What it says of scopes counts, and no newer credentials are had.
+  if (second.status === 403) await isRenewed(account, second)
+  return { connection: renewed, head: second }
+}
+
+async function isRenewed(
+  account: CallerAccount,
+  { status, headers, body }: McpResponseHead,
+): Promise<boolean> {
+  if (status !== 401 && status !== 403) return false
+  try {
+    const isCured = await account.renews({ status, headers })
+    if (isCured) drainBody(body)
+    return isCured
+  } catch (error) {
+    drainBody(body)
+    throw error
+  }
 }
 
 function textOf({ requestId, method, params }: McpUpstreamRequest): string | Buffer {
@@ -100,6 +138,8 @@ export interface OneWayMessage {
    */
   readonly takesBack?: boolean
   readonly resource: McpResource
+  /** Null: its `auth_type` is not `oauth`. */
+  readonly account: CallerAccount | null
   readonly text: string
   readonly headers: HeaderList
   readonly hangup: HangupSignal
@@ -108,11 +148,11 @@ export interface OneWayMessage {
 /** Sends a message that has no answer. Throws as {@link sendMcpRequest} does. */
 export async function sendOneWayMessage(
   transport: UpstreamTransport,
-  { permit, takesBack = false, resource, text, ...rest }: OneWayMessage,
+  { permit, takesBack = false, text, ...rest }: OneWayMessage,
 ): Promise<void> {
   const authority = takesBack ? OWN_AUTHORITY : permit.authority
-  const connection = await transport.connections.of(resource)
-  const { status, body } = await exchangeHttp(connection, post(transport, text, rest, authority))
+  const { head } = await exchangeAs(transport, rest, post(transport, text, rest, authority))
+  const { status, body } = head
   drainBody(body)
   if (status !== 202 && status !== 200 && status !== 204) {
     throw mcpUpstreamFailure(`HTTP status ${status} to a message without an answer`, { status })

@@ -1,8 +1,9 @@
 import { setTimeout } from 'node:timers/promises'
+import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { CallAuthority } from '../../../plugins/call-authority.ts'
 import type { HangupSignal } from '../../../plugins/plugin.ts'
 import type { McpUpstreamLimits } from '../options.ts'
-import type { McpConnection } from './connections.ts'
+import type { CallerAccount, McpConnection, McpConnections } from './connections.ts'
 import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
 import type { StreamPlace, StreamResumption } from './events.ts'
 import {
@@ -16,7 +17,14 @@ import {
   USER_AGENT,
 } from './exchange.ts'
 
+interface ResumedTransport {
+  readonly limits: McpUpstreamLimits
+  readonly connections: Pick<McpConnections, 'of'>
+}
+
 interface StreamedRequest extends Pick<OutgoingRequest, 'hangup' | 'headers'> {
+  readonly resource: McpResource
+  readonly account: CallerAccount | null
   readonly permit: { readonly authority: CallAuthority }
 }
 
@@ -30,9 +38,9 @@ const MIN_RETRY_MS = 50
 
 /** Has the rest of an answer's stream by GET (MCP 2025-11-25: resumability; SEP-1699). */
 export function resumption(
-  limits: McpUpstreamLimits,
-  connection: McpConnection,
-  { permit: { authority }, hangup, headers }: StreamedRequest,
+  { limits, connections }: ResumedTransport,
+  first: McpConnection,
+  { permit: { authority }, hangup, headers, resource, account }: StreamedRequest,
   { headers: { 'mcp-session-id': opened } }: McpResponseHead,
 ): StreamResumption['resume'] {
   const until = performance.now() + limits.totalMs
@@ -47,6 +55,8 @@ export function resumption(
     if (times > MAX_RESUMES || idle > MAX_IDLE_RESUMES || pauseMs > limits.answerMs || left < 1)
       throw lostAnswer('the event stream ended, and does not go on in time')
     await pause(pauseMs, hangup)
+    // Credentials of an account are made for one request.
+    const connection = account === null ? first : await connections.of(resource, account, 'GET')
     const {
       status,
       headers: stated,

@@ -3,6 +3,7 @@ import type { JsonObject } from '../../../db/support/json.ts'
 import { hangupFromSignal } from '../../../plugins/call-authority.ts'
 import { withDeadline } from '../../../plugins/deadline.ts'
 import type { HangupSignal } from '../../../plugins/plugin.ts'
+import type { CallerAccount } from './connections.ts'
 import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
 import type { UpstreamPermit } from './request.ts'
 
@@ -32,6 +33,7 @@ export interface ClientIdentity {
 export interface SessionOpening {
   readonly permit: UpstreamPermit
   readonly resource: McpResource
+  readonly account: CallerAccount | null
   readonly client: ClientIdentity
   readonly hangup: HangupSignal
 }
@@ -42,6 +44,8 @@ export interface SessionOwner {
   readonly sessionId: string | null
   /** The questions that a caller without a session can be asked. Absent: none. */
   readonly asked?: string
+  /** The account that the session is of. Absent: the server knows none. */
+  readonly account?: CallerAccount
 }
 
 /** A session while one message goes through it. */
@@ -67,7 +71,11 @@ interface UpstreamSessionEntry {
 
 interface UpstreamSessionsOptions {
   readonly open: (opening: SessionOpening) => Promise<UpstreamSession>
-  readonly end: (resource: McpResource, session: UpstreamSession) => Promise<void>
+  readonly end: (
+    resource: McpResource,
+    session: UpstreamSession,
+    account: CallerAccount | null,
+  ) => Promise<void>
   readonly clock: () => number
 }
 
@@ -90,7 +98,9 @@ export class UpstreamSessions {
   }
 
   /** Leases the owner's session, opened if there is none. Rejects as opening it does. */
-  lease(opening: SessionOpening & { readonly owner: SessionOwner }): SessionLease | Promise<SessionLease> {
+  lease(
+    opening: Omit<SessionOpening, 'account'> & { readonly owner: SessionOwner },
+  ): SessionLease | Promise<SessionLease> {
     const { resource, owner } = opening
     const key = keyOf(resource, owner)
     const at = this.#options.clock()
@@ -135,7 +145,7 @@ export class UpstreamSessions {
 
   #open(
     key: string,
-    { permit, resource, client }: SessionOpening,
+    { permit, resource, client }: Omit<SessionOpening, 'account'>,
     owner: SessionOwner,
   ): UpstreamSessionEntry {
     this.#makeRoom(owner)
@@ -143,6 +153,7 @@ export class UpstreamSessions {
     const opening = this.#options.open({
       permit,
       resource,
+      account: owner.account ?? null,
       client,
       hangup: hangupFromSignal(this.#closed.signal),
     })
@@ -166,7 +177,7 @@ export class UpstreamSessions {
 
   #reserve(key: string, held: UpstreamSessionEntry, session: UpstreamSession): UpstreamSession {
     if (this.#held.get(key) !== held) {
-      void this.#options.end(held.resource, session)
+      void this.#options.end(held.resource, session, held.owner.account ?? null)
       throw mcpUpstreamFailure('the session was ended while it was opened')
     }
     if (session.id === null) return session
@@ -214,7 +225,7 @@ export class UpstreamSessions {
   async #drop(key: string, held: UpstreamSessionEntry): Promise<void> {
     this.#remove(key, held)
     try {
-      await this.#options.end(held.resource, await held.session)
+      await this.#options.end(held.resource, await held.session, held.owner.account ?? null)
     } catch {
       // It was never opened: there is nothing to end.
     }
@@ -227,5 +238,7 @@ export class UpstreamSessions {
   }
 }
 
-const keyOf = ({ resource_id: id }: McpResource, { principalId, sessionId, asked }: SessionOwner): string =>
-  JSON.stringify(asked === undefined ? [principalId, sessionId, id] : [principalId, sessionId, id, asked])
+const keyOf = (
+  { resource_id: id }: McpResource,
+  { principalId, sessionId, asked = '', account }: SessionOwner,
+): string => JSON.stringify([principalId, sessionId, id, asked, account?.id ?? ''])

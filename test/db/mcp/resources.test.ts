@@ -43,6 +43,7 @@ t.test('§2.4 a resource is read back as it was registered, never read yet', asy
     ...NO_APPROVALS,
     min_proof: 'certificate',
     tool_min_proof: {},
+    oauth: null,
     revision: 1,
     created_at: '2026-01-01T00:00:00.000Z',
     updated_at: '2026-01-01T00:00:00.000Z',

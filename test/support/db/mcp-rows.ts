@@ -13,6 +13,7 @@ export const fieldsOf = (name: string) => ({
   endpoint_url: `https://${name}.example/mcp`,
   auth_type: 'none' as const,
   auth_secret_ref: null,
+  oauth: null,
   required_capability: 'mcp.tools.call',
   allowed_domains: [],
   enabled: true,

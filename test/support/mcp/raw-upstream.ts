@@ -167,6 +167,7 @@ export function resourceAt(url: string, fields: Partial<McpResource> = {}): McpR
     ...NO_APPROVALS,
     min_proof: 'certificate',
     tool_min_proof: {},
+    oauth: null,
     revision: 1,
     created_at: '2026-01-01T00:00:00.000Z',
     updated_at: '2026-01-01T00:00:00.000Z',

@@ -187,6 +187,7 @@ const COLUMNS: Readonly<Record<string, TableColumns>> = {
       ...{ ...TIMES, ...AUTHORS, description: SHOWN, last_error: SHOWN },
       era: 'which MCP is spoken: a server refuses the other one, and is read again',
       protocol_version: SHOWN,
+      oauth: 'it means nothing without auth_type oauth, whose rows say its digest',
       approval_ttl_s: 'the rows of approvals say until when each lasts',
       approval_wait_s: 'a call that is held is judged again',
       last_read_at: 'without it the next reading is trusted as a first one is; its row says what it found',

@@ -51,6 +51,7 @@ async function inside(t: Test): Promise<AdminContext> {
       inspect: () => Promise.resolve({ ok: false, problem: 'it could not be reached' }),
       allowPrivateUpstreams: false,
       secretsDir: settings.secretsDir,
+      peopleUrl: null,
     },
   }
 }

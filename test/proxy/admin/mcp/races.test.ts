@@ -34,7 +34,7 @@ async function operations(t: Test, inspect: () => Promise<UpstreamInspection>) {
     await ledger.close()
     await database.close()
   })
-  const mcp = { inspect, allowPrivateUpstreams: false, secretsDir: '/nowhere' }
+  const mcp = { inspect, allowPrivateUpstreams: false, secretsDir: '/nowhere', peopleUrl: null }
   // All that these operations look at.
   const oneAtATime = new KeyedQueue()
   const context = { database, ledger, configDigest: 'c', mcp, oneAtATime } as unknown as AdminContext

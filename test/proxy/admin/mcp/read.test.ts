@@ -60,6 +60,7 @@ async function readOnce(t: Parameters<typeof rawMcp>[0], url: string, withinMs?:
       inspect: inspector(database, upstreamFor(t), () => AT),
       allowPrivateUpstreams: true,
       secretsDir: '/nowhere',
+      peopleUrl: null,
     },
   }
   const facts = { ...arrival({ at: AT }), actor: ADMIN }

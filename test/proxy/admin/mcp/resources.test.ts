@@ -36,7 +36,7 @@ await t.test(
       enabled: true,
       tool_capabilities: { write: 'files.write' },
       ...{ approval: null, tool_approvals: {}, approval_ttl_s: 600, approval_wait_s: 0 },
-      ...{ min_proof: 'certificate', tool_min_proof: {} },
+      ...{ min_proof: 'certificate', tool_min_proof: {}, oauth: null },
       era: 'modern',
       protocol_version: '2026-07-28',
       last_error: null,
