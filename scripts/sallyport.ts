@@ -30,6 +30,7 @@ const VERBS: Readonly<Record<string, VerbRow>> = {
   stop: ['stop calls at once', () => import('./verbs/stop.ts')],
   stops: ['show the stops of calls, and end one', () => import('./verbs/stops.ts')],
   approvals: ['approve or decline calls that wait for it', () => import('./verbs/approvals.ts')],
+  accounts: ['show and end the accounts of principals at MCP servers', () => import('./verbs/accounts.ts')],
   grants: ['show and end what people have allowed clients', () => import('./verbs/grants.ts')],
   limits: ['limit calls by cost, tokens, calls and calls at once', () => import('./verbs/limits.ts')],
   sets: ['name sets of capabilities', () => import('./verbs/sets.ts')],

@@ -23,6 +23,7 @@ import { pathOf } from './frame/parts.ts'
 import { limitForms, limitPage } from './limits/limit.ts'
 import { createLimitForm, limitsPage } from './limits/limits.ts'
 import { pkiForms, pkiPage, rotationForms } from './pki/pki.ts'
+import { connectForm, connectForPrincipalPage, endAccountForm } from './principals/accounts.ts'
 import { changeFoundForm, labelsForm } from './principals/bulk.ts'
 import { candidatePage } from './principals/candidate.ts'
 import { candidateForms, setCapabilitiesForm } from './principals/capabilities-form.ts'
@@ -52,6 +53,9 @@ import {
 import { stopForms, stopsPage } from './stops/stops.ts'
 import { toolPage } from './tools/tool.ts'
 import { toolForms, toolsPage } from './tools/tools.ts'
+
+/** Connecting an account for an agent lets it do what the account may. */
+const CONNECTING = { action: 'upstream_account.connected', demands: 'admin.enroll' } as const
 
 type OperationDemand = Pick<Operation<InputSchemas, unknown>, 'action' | 'demands'>
 
@@ -235,6 +239,7 @@ function callerRoutes(
     page(`${one}/what-if`, 'admin.read', whatIfPage(plural)),
     page(`${one}/candidate`, 'admin.read', candidatePage(plural)),
     form(`${one}/dpop-jwk/{jkt}/adopt`, operations.adoptDpopKey, adoptKeyForm(plural, d)),
+    form(`${one}/accounts/{account}/end`, OPERATIONS.accounts.end, endAccountForm(plural, d)),
     form(`${one}/candidate`, operations.setCandidate, candidate.set),
     form(`${one}/candidate/promote`, operations.promoteCandidate, candidate.promote),
     form(`${one}/candidate/remove`, operations.removeCandidate, candidate.remove),
@@ -249,6 +254,8 @@ function toolRoutes({ page, fetched, form }: DashboardDoors, d: DashboardContext
   const tools = toolForms(d)
   const server = '/proxy/tools/{resource}'
   return [
+    page('/proxy/connect/{id}', CONNECTING.demands, connectForPrincipalPage),
+    form('/proxy/connect/{id}', CONNECTING, connectForm(d)),
     page('/proxy/tools', 'admin.read', toolsPage),
     form('/proxy/tools', mcpResources.create, tools.register),
     form(`${server}/enable`, mcpResources.update, tools.enable),

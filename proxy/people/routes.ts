@@ -3,13 +3,22 @@ import type { Arrival, Pipeline } from '../../plugins/plugin.ts'
 import { jwks, RESOURCE_METADATA } from '../auth/metadata.ts'
 import type { TokenKeys } from '../auth/token-keys.ts'
 import { type BareRoute, openRoute, type RenderRefusal } from '../http/route.ts'
+import { ACCOUNT_CALLBACK } from '../mcp/accounts/accounts.ts'
 import type { SubmittedForm } from '../operators/pages/form.ts'
 import { describePeopleResource, describePeopleServer } from './metadata.ts'
 import { authorize, pushAuthorization } from './oauth/authorize.ts'
 import { accountPage, endOwnGrant, signOutAccount } from './pages/account.ts'
 import { decideOwnCall, ownApprovalPage } from './pages/approvals.ts'
+import {
+  beginConnecting,
+  beginConnectingFor,
+  connectForPage,
+  connectPage,
+  finishConnecting,
+} from './pages/connect.ts'
 import { answerConsent, consentPage } from './pages/consent.ts'
 import { peopleOauthRefusal, peopleRefusalPage } from './pages/error-pages.ts'
+import { endOwnAccount } from './pages/own-accounts.ts'
 import { finishPeopleSignIn, type PeopleSignIn } from './pages/sign-in.ts'
 
 interface PeoplePipelines {
@@ -71,6 +80,12 @@ export function peopleRoutes(
     page('GET', '/account/approvals/{id}', ownApprovalPage(signIn)),
     submitted('/account/approvals/{id}', decideOwnCall(signIn)),
     submitted('/account/end', endOwnGrant(signIn)),
+    submitted('/account/accounts/end', endOwnAccount(signIn)),
+    page('GET', '/connect/{id}', connectPage(signIn)),
+    submitted('/connect/{id}', beginConnecting(signIn)),
+    page('GET', '/connect/as/{ticket}', connectForPage(signIn)),
+    submitted('/connect/as/{ticket}', beginConnectingFor(signIn)),
+    page('GET', ACCOUNT_CALLBACK, finishConnecting(signIn)),
     submitted('/account/sign-out', signOutAccount(signIn)),
   ]
 }

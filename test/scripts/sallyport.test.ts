@@ -34,6 +34,7 @@ const VERBS = [
   'stop',
   'stops',
   'approvals',
+  'accounts',
   'grants',
   'limits',
   'sets',

@@ -19,6 +19,7 @@ import {
   removeLimit,
 } from '../limits/limits.ts'
 import { showLimitUsage } from '../limits/usage.ts'
+import { endAccount, listAccountsOf } from '../mcp/accounts.ts'
 import { bindPrincipal, getBinding, listBindings, revokeBinding } from '../mcp/bindings.ts'
 import * as resources from '../mcp/resources.ts'
 import { approveIntroduction, approveTool, rejectTool } from '../mcp/tools.ts'
@@ -98,6 +99,7 @@ const DIRECT = {
     grants: listUserGrants,
   },
   grants: { end: endGrant, endSome: endGrants },
+  accounts: { list: listAccountsOf, end: endAccount },
   workloads: {
     ...callerOperations(WORKLOAD),
     list: listPrincipalsOf(WORKLOAD),

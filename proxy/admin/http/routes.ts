@@ -71,7 +71,7 @@ interface AdminDoors extends AdminPipelines {
 }
 
 function principalRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] {
-  const { agents, users, workloads, operators, labels, sets, grants } = OPERATIONS
+  const { agents, users, workloads, operators, labels, sets, grants, accounts } = OPERATIONS
   const callers = Object.entries({ agents, users, workloads }).flatMap(([plural, kind]) => {
     const one = `/v1/admin/${plural}/{id}`
     return [
@@ -111,6 +111,8 @@ function principalRoutes({ route, read, write }: AdminDoors): readonly BareRoute
     route('GET', '/v1/admin/users/{id}/grants', read, users.grants),
     route('DELETE', '/v1/admin/grants/{id}', read, grants.end),
     route('POST', '/v1/admin/grants/end', write, grants.endSome),
+    route('GET', '/v1/admin/accounts', read, accounts.list),
+    route('DELETE', '/v1/admin/accounts/{id}', read, accounts.end),
     route('POST', '/v1/admin/workloads', write, workloads.create),
     route('GET', '/v1/admin/workloads', read, workloads.list),
     route('POST', '/v1/admin/operators', write, operators.create),

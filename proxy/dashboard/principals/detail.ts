@@ -22,6 +22,7 @@ import {
   relativeTime,
 } from '../frame/parts.ts'
 import { clientSnippets } from '../frame/snippets.ts'
+import { accountsCard } from './accounts.ts'
 import { candidateCard } from './candidate.ts'
 import { capabilitiesCard, type TypedCapabilities } from './capabilities-card.ts'
 import { type GraceChoice, graceChoice, isInIncident } from './ending.ts'
@@ -123,6 +124,7 @@ ${plural !== 'operators' && html`<section class="card" id="limits" data-load="${
 ${plural !== 'operators' && hasCapability(facts, 'admin.audit') && html`<section class="card" id="costs" data-load="${ownPage('costs', id)}"><h2>Costs of this month</h2><p><a href="${ownPage('costs', id)}">What its calls cost</a></p></section>`}
 ${plural === 'operators' ? html`` : whatIfCard(path)}
 ${plural === 'operators' ? html`` : await bindingsOf(dashboard, id, facts)}
+${plural === 'operators' ? html`` : await accountsCard(dashboard, plural, id, facts)}
 ${await recentCalls(dashboard, id, facts)}`
 }
 

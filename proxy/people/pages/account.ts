@@ -1,11 +1,8 @@
-import type Provider from 'oidc-provider'
-import type { ProviderSession } from 'oidc-provider'
 import { findGrant, grantsOf, type PeopleGrant, removeGrants } from '../../../db/people/grants.ts'
 import { removeGrantStates } from '../../../db/people/states.ts'
-import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read.ts'
 import { grantEndedNote } from '../../../plugins/people/rows.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
-import { notFound, Refusal } from '../../../plugins/refusal.ts'
+import { notFound } from '../../../plugins/refusal.ts'
 import type { Reply } from '../../http/reply.ts'
 import type { SubmittedForm } from '../../operators/pages/form.ts'
 import { html } from '../../operators/pages/html.ts'
@@ -14,46 +11,25 @@ import { rowOf } from '../oauth/issue.ts'
 import { PEOPLE_COOKIES } from '../oauth/provider.ts'
 import { currentUnit } from '../oauth/unit.ts'
 import { formTokenOf, requireFormToken } from './consent.ts'
+import { ownAccounts } from './own-accounts.ts'
 import { beginSignIn, type PeopleSignIn } from './sign-in.ts'
+import { findSignedIn, requireAccount } from './signed-in.ts'
 
-export interface SignedInAccount {
-  readonly session: ProviderSession
-  readonly user: PrincipalRecord
-}
-
-/** Finds the user of this browser's session; null: nobody is signed in. */
-export async function accountOf(
-  { service, context }: PeopleSignIn,
-  library: Provider,
-  arrival: Arrival,
-): Promise<SignedInAccount | null> {
-  const { req, res } = await service.exchange(arrival)
-  const session = await library.Session.get(library.createContext(req, res))
-  const user = await findPrincipal(context.database, 'user', session.accountId ?? '')
-  return user?.is_active ? { session, user } : null
-}
-
-export async function requireAccount(...asked: Parameters<typeof accountOf>): Promise<SignedInAccount> {
-  const found = await accountOf(...asked)
-  if (!found) throw new Refusal('signed_out')
-  return found
-}
-
-/** GET /account: the programs that may call in one's name. Has whoever is not signed in sign in first. */
+/** GET /account: the programs that may call in one's name, and one's accounts at MCP servers. Has whoever is not signed in sign in first. */
 export const accountPage =
   (signing: PeopleSignIn) =>
   (arrival: Arrival): Promise<Reply> =>
     signing.service.perform(arrival, async (library) => {
-      const found = await accountOf(signing, library, arrival)
+      const found = await findSignedIn(signing, library, arrival)
       if (!found) return beginSignIn(signing, arrival, '/account')
       const { user, session } = found
       const held = await grantsOf(signing.context.database, user.principal_id)
       const token = formTokenOf(signing.key, `account ${session.uid}`)
       const grants = held.filter(({ expiresAt }) => expiresAt > arrival.at)
       return plainPage({
-        title: 'Your programs',
+        title: 'Your programs and accounts',
         body: html`<p>Signed in as <strong>${user.name}</strong>.</p>
-${grants.length === 0 ? html`<p>No program may call in your name.</p>` : html`<p>These programs may call in your name:</p>`}${grants.map((grant) => grantForm(grant, token))}
+${grants.length === 0 ? html`<p>No program may call in your name.</p>` : html`<p>These programs may call in your name:</p>`}${grants.map((grant) => grantForm(grant, token))}${await ownAccounts(signing, user, { token, at: arrival.at })}
 <form method="post" action="/account/sign-out"><input type="hidden" name="token" value="${token}"><button>Sign out</button></form>`,
       })
     })

@@ -19,9 +19,9 @@ import { EMPTY_HTML, html } from '../../operators/pages/html.ts'
 import { plainPage, redirectPage } from '../../operators/pages/page.ts'
 import { rowOf } from '../oauth/issue.ts'
 import { currentUnit } from '../oauth/unit.ts'
-import { accountOf, requireAccount, type SignedInAccount } from './account.ts'
 import { formTokenOf, requireFormToken } from './consent.ts'
 import { beginSignIn, type PeopleSignIn } from './sign-in.ts'
+import { findSignedIn, requireAccount, type SignedInAccount } from './signed-in.ts'
 
 const pathOf = (id: string): string => `/account/approvals/${id}`
 
@@ -45,7 +45,7 @@ export const ownApprovalPage =
   (signing: PeopleSignIn) =>
   (arrival: Arrival): Promise<Reply> =>
     signing.service.perform(arrival, async (library) => {
-      const account = await accountOf(signing, library, arrival)
+      const account = await findSignedIn(signing, library, arrival)
       if (!account) return beginSignIn(signing, arrival, arrival.path)
       const found = await ownCall(signing, account, arrival.params.id)
       const one = await viewApproval(signing.context, found, arrival.at)

@@ -32,7 +32,7 @@ const CALLBACK = '/oauth/callback'
 const COOKIE = '__Host-people-transaction'
 const ACCOUNT = '/account'
 /** Pages for whoever comes by themself. */
-const OWN_PAGE = /^\/account(?:\/approvals\/apr_[0-9a-f]{24})?$/
+const OWN_PAGE = /^\/(?:account(?:\/approvals\/apr_[0-9a-f]{24})?|connect\/[\w-]{1,2000})$/
 const CONSENT = /^\/oauth\/consent\/([\w-]{1,64})$/
 
 /** Sends the browser to the identity provider. `next`: the page that goes on afterwards. */
@@ -109,7 +109,7 @@ async function continueSignIn(
   return redirectPage(new URL(next).pathname)
 }
 
-/** Begins the session of a browser that came by itself. */
+/** Begins the session of a browser that came by itself, or by a link to one of its own pages. */
 async function beginAccountSession(
   { service, options }: PeopleSignIn,
   library: Provider,
