@@ -1,6 +1,7 @@
 import type { X509Certificate } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import type { JsonObject } from '../db/support/json.ts'
+import type { CallTrace } from './call-trace.ts'
 
 /** The leaf certificate of a TLS client that has proven it holds the key. Says nothing about who that is. */
 export interface TlsPeer {
@@ -87,6 +88,8 @@ export interface Arrival {
   readonly answer: Record<string, string>
   readonly hangup: HangupSignal
   readonly authority: CallAuthority
+  /** The trace of the call while telemetry is on. Absent or null: there is none. */
+  readonly trace?: CallTrace | null
 }
 
 /** The place of a decision in the ledger: the caller's receipt. */

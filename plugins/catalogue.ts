@@ -19,6 +19,7 @@ export const pluginCatalogue = <
   Expect extends ZodType,
   Proofs extends ZodType,
   Archive extends ZodType,
+  Telemetry extends ZodType,
 >(services: {
   llm: Llm
   mcp: Mcp
@@ -27,6 +28,7 @@ export const pluginCatalogue = <
   expect: Expect
   proofs: Proofs
   archive: Archive
+  telemetry: Telemetry
 }) =>
   ({
     pin: { place: 'identity', file: '10-pin.yaml', options: pinOptions, needs: [], gives: ['principal'] },
@@ -69,6 +71,7 @@ export const pluginCatalogue = <
     expect: { place: 'service', options: services.expect, needs: [], gives: [] },
     proofs: { place: 'service', options: services.proofs, needs: [], gives: [] },
     archive: { place: 'service', options: services.archive, needs: [], gives: [] },
+    telemetry: { place: 'service', options: services.telemetry, needs: [], gives: [] },
   }) as const satisfies PluginCatalogue
 
 export type PluginCatalogue = Readonly<Record<string, CatalogueRow>>

@@ -393,6 +393,7 @@ const SENDERS: Readonly<Record<string, string | null>> = {
   'proxy/federation/publish.ts': null,
   'proxy/operators/oidc/provider-fetch.ts': null,
   'proxy/proofs/anchors/web.ts': null,
+  'proxy/telemetry/otlp/sender.ts': null,
 }
 
 await t.test(

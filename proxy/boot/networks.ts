@@ -16,6 +16,14 @@ export function parseNetwork(text: string): string | null {
   return `${parsed.toString()}/${bits ?? most}`
 }
 
+/** Tells whether a host is this machine. `host` as URL prints it: an IPv4 address in its four decimals. */
+const isOwnHost = (host: string): boolean =>
+  host === 'localhost' || host === '[::1]' || (isIP(host) === 4 && host.startsWith('127.'))
+
+/** Tells whether nobody on the way reads or writes: TLS, or this machine. */
+export const isGuardedUrl = ({ protocol, hostname }: URL): boolean =>
+  protocol === 'https:' || (protocol === 'http:' && isOwnHost(hostname))
+
 /**
  * Makes the question whether an address, as a socket has it, lies in one of the networks. An IPv4 address
  * that comes as IPv6 is one of IPv4.

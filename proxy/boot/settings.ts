@@ -8,7 +8,7 @@ import type { EnvironmentVariables } from '../../plugins/operator-files/expand.t
 import { joinWithOr, shownValue } from '../../plugins/operator-files/explain-issue.ts'
 import { nearestName } from '../../plugins/operator-files/nearest-name.ts'
 import { OWNER_AND_GROUP, readSecretFile } from '../../plugins/operator-files/secret-file.ts'
-import { parseNetwork } from './networks.ts'
+import { isGuardedUrl, parseNetwork } from './networks.ts'
 import { PEOPLE_VARIABLES, type PeopleDoor, peopleDoor } from './people-settings.ts'
 
 /** An address to listen on. An IPv6 host stands without its brackets; port 0 picks one. */
@@ -258,7 +258,7 @@ function publicUrl(name: string, entry: string): string {
 
 function adminOrigin(name: string, entry: string): string {
   const url = URL.parse(entry)
-  if (url?.origin === entry && !entry.includes('*') && isSafe(url)) return entry
+  if (url?.origin === entry && !entry.includes('*') && isGuardedUrl(url)) return entry
   throw mustBe(
     name,
     'origins as browsers write them, https or http of this machine, separated by commas, such as https://localhost:9444',
@@ -267,24 +267,15 @@ function adminOrigin(name: string, entry: string): string {
   )
 }
 
-/** Tells whether nobody on the way reads or writes: TLS, or this machine. */
-const isSafe = ({ protocol, hostname }: URL): boolean =>
-  protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname))
-
 function federationUrl(text: string | undefined): string | null {
   if (!text) return null
   const url = URL.parse(text)
   const named = url && url.username === '' && url.password === '' && !text.includes('#')
-  if (named && isSafe(url)) return url.href
+  if (named && isGuardedUrl(url)) return url.href
   // Not printed: it may hold a password, or a token in its query.
   throw new SettingsError(
     'MCP_PROXY_FEDERATION_URL must be an https URL, or an http URL of this machine, without user name, password or fragment',
   )
-}
-
-/** Tells whether a host is this machine. `host` as URL prints it: an IPv4 address in its four decimals. */
-function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '[::1]' || (isIP(host) === 4 && host.startsWith('127.'))
 }
 
 function secretsDir(text: string | undefined, dataDir: string, cwd: string): string {

@@ -2,6 +2,7 @@ import { randomFillSync } from 'node:crypto'
 import { TLSSocket } from 'node:tls'
 import { thumbprintOf } from '../../certs/x509/x509.ts'
 import type { CallAuthority } from '../../plugins/call-authority.ts'
+import type { CallTrace } from '../../plugins/call-trace.ts'
 import type { Arrival, MemoryOwner, TlsPeer } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { BYTES_AT_ONCE } from '../../plugins/turns.ts'
@@ -146,6 +147,7 @@ export interface IncomingRequest extends BodyReading {
 export function createArrival(
   incoming: IncomingRequest,
   params: MatchedRoute['params'] = NO_PARAMS,
+  trace: CallTrace | null = null,
 ): Arrival {
   const { req, path, query, at, hangup, authority, held } = incoming
   let body: Buffer | Promise<Buffer> | null = null
@@ -168,6 +170,7 @@ export function createArrival(
     answer: {},
     hangup,
     authority,
+    trace,
   }
 }
 

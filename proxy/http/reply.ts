@@ -11,6 +11,8 @@ export interface Reply {
   readonly cookies?: readonly string[]
   /** Absent: an empty body. */
   readonly body?: string | Buffer | StreamedBody
+  /** The code of the JSON-RPC error that a refusal is. Absent: it is none. */
+  readonly rpcCode?: number
   /** Returns the outcome row's further details. Called once, when the reply has ended. */
   readonly report?: () => CallReport
 }

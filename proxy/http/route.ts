@@ -1,3 +1,4 @@
+import type { TracedFacts } from '../../plugins/call-trace.ts'
 import type { ChangeAuthor } from '../../plugins/operators/actor.ts'
 import type { CallPermit } from '../../plugins/permit.ts'
 import type {
@@ -26,6 +27,8 @@ export interface RouteAnswer {
   readonly refusal: Refusal | null
   /** The plugin that refused, `handler`, or null. */
   readonly by: string | null
+  /** The facts that were known when the call was decided. */
+  readonly facts: Arrival & TracedFacts
   readonly principalId: string | null
   /** The door by which an operator came; null for anybody else. */
   readonly via: string | null
@@ -240,12 +243,15 @@ function refusalOfCall(error: unknown, { gone, reason }: HangupSignal): Refusal 
   return gone && !(error instanceof Refusal) ? new Refusal('client_gone') : toRefusal(error, 'internal')
 }
 
-function callerOf<Facts extends Arrival>({
-  facts,
-}: Decision<Facts>): Pick<RouteAnswer, 'principalId' | 'via'> {
-  const { principal, actor } = facts as {
-    readonly principal?: { readonly id: string }
-    readonly actor?: Pick<ChangeAuthor, 'id' | 'via'>
-  }
-  return { principalId: principal?.id ?? actor?.id ?? null, via: actor?.via ?? null }
+function callerOf<Facts extends Arrival>(
+  decision: Decision<Facts>,
+): Pick<RouteAnswer, 'facts' | 'principalId' | 'via'> {
+  // Plugins give each of these names to one fact (plugins/facts.ts).
+  const facts = decision.facts as Arrival &
+    TracedFacts & {
+      readonly principal?: { readonly id: string }
+      readonly actor?: Pick<ChangeAuthor, 'id' | 'via'>
+    }
+  const { principal, actor } = facts
+  return { facts, principalId: principal?.id ?? actor?.id ?? null, via: actor?.via ?? null }
 }

@@ -3,11 +3,14 @@ import type { Socket } from 'node:net'
 import type { Logger } from 'pino'
 import type { AuthorityChanges } from '../../db/authority-moves.ts'
 import { isObject, type JsonObject, type UnknownRecord } from '../../db/support/json.ts'
+import { sessionIdOf } from '../../plugins/audit/decision.ts'
 import type { CallAuthority } from '../../plugins/call-authority.ts'
+import type { TracedCall } from '../../plugins/call-trace.ts'
 import type { Arrival, CallSettlement } from '../../plugins/plugin.ts'
 import { REFUSAL_REASONS, Refusal, toRefusal } from '../../plugins/refusal.ts'
-import type { GatewayLogs } from '../telemetry/log.ts'
+import type { GatewayLogs, RequestLine } from '../telemetry/log.ts'
 import type { GatewayMetrics } from '../telemetry/metrics.ts'
+import type { CallTelemetry } from '../telemetry/otlp/telemetry.ts'
 import type { AttemptFigures } from '../telemetry/provider-figures.ts'
 import { CONNECTION_PLACE, type PlacedConnection } from '../tls/connection-limit.ts'
 import { createArrival, type Router, splitTarget } from './arrival.ts'
@@ -53,6 +56,8 @@ export interface ServeOptions extends RequestReporting {
   readonly writeStallMs: number
   readonly drain: RequestDrain
   readonly budget: MemoryBudget
+  /** The exports of telemetry in force; null: there are none. */
+  readonly telemetry: Readonly<{ current: Pick<CallTelemetry, 'begin'> | null }>
   /** Counts changes that may have overtaken decisions. */
   readonly moves: Readonly<Pick<AuthorityChanges, 'count'>>
 }
@@ -89,7 +94,7 @@ class LiveRequest implements OpenCall, CallAuthority {
   /** One function from end to end: each that waits costs as much memory as a call. Never rejects. */
   async live(): Promise<void> {
     const began = performance.now()
-    const { budget, drain, mounted, log, writeStallMs } = this.#options
+    const { budget, drain, mounted, log, writeStallMs, telemetry } = this.#options
     const req = this.#req
     const res = this.#res
     const held = budget.open(this, this.#hangup)
@@ -110,7 +115,8 @@ class LiveRequest implements OpenCall, CallAuthority {
         if (unsound !== null) throw unsound
         requireSoundBody(req)
         const { route, params } = mounted.router(req.method ?? '', path)
-        const arrival = createArrival(incoming, params)
+        const trace = telemetry.current?.begin(route.surface, req.headers, at) ?? null
+        const arrival = createArrival(incoming, params, trace)
         const answered = await route.answer(arrival, this.#onAllowed)
         handled = { ...answered, arrival, path: route.path, surface: route.surface }
       } catch (error) {
@@ -194,6 +200,7 @@ function refusedRequest(arrival: Arrival, error: unknown, by: string): HandledRe
     by,
     path: 'none',
     surface: 'public',
+    facts: arrival,
     principalId: null,
     via: null,
     receipt: null,
@@ -256,7 +263,29 @@ function finishRequest(
     settled(settlementOf(handled, ended), (by, error) => logFault(telling, by, error, arrival.id)),
   )
   isolated('count', () => countRequest(handled, ended, telling.metrics, began))
+  const { trace } = arrival
+  // Before the line, which names it.
+  if (trace) isolated('trace', () => trace.end(tracedCallOf(handled, ended)))
   isolated('log', () => logRequest(handled, ended, telling))
+}
+
+function tracedCallOf(handled: HandledRequest, ended: FinishedCall): TracedCall {
+  const { facts, path: route, refusal, by, receipt, reply } = handled
+  const allowed = refusal === null || by === 'handler'
+  const { ending, report } = ended
+  return {
+    ...{ facts, route, allowed, by },
+    session: sessionIdOf(facts.headers),
+    status: ending.status,
+    result: allowed ? resultOf(ended) : 'refused',
+    reason: report?.reason ?? refusal?.reason ?? null,
+    receipt: receipt && 'seq' in receipt ? receipt : null,
+    upstream: report?.provider ?? null,
+    tool: report?.tool ?? null,
+    rpcCode: reply.rpcCode ?? null,
+    detail: report?.detail ?? {},
+    line: () => lineOf(handled, ended),
+  }
 }
 
 function logFault(
@@ -366,15 +395,28 @@ function countTokens(
 const CLIENT_ID = /^[A-Za-z0-9._:-]{1,128}$/
 
 function logRequest(
-  { arrival, path, surface, by, principalId, via, receipt }: HandledRequest,
+  handled: HandledRequest,
   ended: FinishedCall,
   { log, requestLog }: RequestReporting,
 ): void {
+  const { reason, cause } = ended.report ?? {}
+  const line = lineOf(handled, ended)
+  // A cause is a fault of ours or of an upstream, and this line alone may hold its text.
+  if (cause instanceof Error && reason !== undefined && REFUSAL_REASONS[reason].status >= 500)
+    log.error({ ...line, err: cause }, 'request')
+  else requestLog(line)
+}
+
+function lineOf(
+  { arrival, path, surface, by, principalId, via, receipt }: HandledRequest,
+  ended: FinishedCall,
+): RequestLine {
   const { ending } = ended
-  const { reason, cause, tool, provider } = ended.report ?? {}
+  const { reason, tool, provider } = ended.report ?? {}
   const clientId = arrival.headers['x-request-id'] ?? arrival.headers['x-client-request-id']
-  const line = {
+  return {
     reqId: arrival.id,
+    trace_id: arrival.trace?.traceId ?? undefined,
     client_request_id: typeof clientId === 'string' && CLIENT_ID.test(clientId) ? clientId : undefined,
     // The control socket has none.
     remote_address: arrival.remoteAddress || undefined,
@@ -393,8 +435,4 @@ function logRequest(
     ms: ended.at - arrival.at,
     ...(receipt && 'summarised' in receipt && receipt),
   }
-  // A cause is a fault of ours or of an upstream, and this line alone may hold its text.
-  if (cause instanceof Error && reason !== undefined && REFUSAL_REASONS[reason].status >= 500)
-    log.error({ ...line, err: cause }, 'request')
-  else requestLog(line)
 }

@@ -1,3 +1,4 @@
+import type { TracedRequest } from '../../plugins/call-trace.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { CredentialError } from './credentials/provider-keys.ts'
 import { DIALECT_OF_WIRE } from './dialects/registry.ts'
@@ -123,7 +124,8 @@ class ProviderSearch {
         if (place >= 0) this.#records.splice(place, 1)
       }
       const askedAt = performance.now()
-      const sent = { ...request, pass: passed, asked, hasNext, retryUntil }
+      const trace = this.#facts.trace?.attempt(tracedRequest(request.target, asked)) ?? null
+      const sent = { ...request, pass: passed, asked, hasNext, retryUntil, trace }
       const outcome = await sendRequest(sent, this.#facts, this.#means).catch((error: unknown) => {
         throw this.#facts.hangup.gone ? goneRefusal(error, target, this.#records) : error
       })
@@ -131,8 +133,10 @@ class ProviderSearch {
       this.#waitedMs += cameAt - askedAt
       if ('answer' in outcome) {
         const { answer } = outcome
+        trace?.answered(answer.status)
         return { ...request, answer, failed: this.#records, waitedMs: this.#waitedMs, cameAt }
       }
+      trace?.ended(outcome.failure.reason, outcome.failure.status)
       this.#noteFailure(outcome.failure)
       this.#isOver = !outcome.mayTryNext || this.#mayStillCost(outcome.failure)
       if (outcome.retryMs === null) return null
@@ -187,6 +191,13 @@ class ProviderSearch {
     throw await refusalOfFailure(isFree ? free : this.#last, this.#records)
   }
 }
+
+const tracedRequest = ({ provider, model }: ProviderTarget, asked: number): TracedRequest => ({
+  upstream: provider.name,
+  origin: provider.base_url,
+  model,
+  resent: asked - 1,
+})
 
 /** Says of a call whose caller has hung up which provider may be at work on it. */
 function goneRefusal(

@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { sessionIdOf } from '../../plugins/audit/decision.ts'
+import type { TracedAttempt } from '../../plugins/call-trace.ts'
 import { type JsonSpan, scanJson } from '../../plugins/json-body/scan.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { quotesSecret } from '../../plugins/secrets/traces.ts'
@@ -51,6 +52,7 @@ interface SentRequest extends AskedRequest {
   readonly hasNext: () => boolean
   /** The instant until which this provider may be asked again. ms of the monotonic clock. */
   readonly retryUntil: number
+  readonly trace: TracedAttempt | null
 }
 
 type AttemptOutcome =
@@ -204,10 +206,11 @@ export async function tellRequest(
 
 /** Makes the request to a provider of a granted call: its path, headers and body, translated or as they came. */
 function providerRequest(
-  { target, told }: AskedRequest,
-  { granted, body, scan: { spans }, headers: given, query: stated, hangup }: LlmFacts,
+  { target, told, trace }: SentRequest,
+  { granted, body, scan: { spans }, headers: caller, query: stated, hangup }: LlmFacts,
   { idempotencyKeys, loopToken }: LlmDependencies,
 ): UpstreamRequest {
+  const given = trace ? { ...caller, ...trace.context } : caller
   const key = given['idempotency-key']
   const ownKey = typeof key === 'string' ? idempotencyKeys(granted.principal, key) : null
   const requested = granted.target

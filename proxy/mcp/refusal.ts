@@ -142,8 +142,11 @@ export function jsonRpcRefusal(refusal: Refusal, { requestId, id, era, metadataU
       ...headers,
     },
     body: errorMessage(id, rpcError(refusal, requestId)),
+    rpcCode: codeOf(refusal),
   }
 }
+
+const codeOf = ({ reason }: Refusal): number => CODES[reason] ?? -32603
 
 function hasOwnStatus({ reason }: Refusal, era: ProtocolEra): boolean {
   // docs/protocol.md#mcp-errors: an older client hears both as an answer.
@@ -153,11 +156,12 @@ function hasOwnStatus({ reason }: Refusal, era: ProtocolEra): boolean {
 }
 
 /** Writes the error object of a refusal as JSON text. Nothing of `cause` appears in it. */
-export function rpcError({ reason, message, detail }: Refusal, requestId: string): string {
+export function rpcError(refusal: Refusal, requestId: string): string {
+  const { reason, message, detail } = refusal
   const { required_capability: capability } = detail
   const isCapability = reason === 'capability_missing' && typeof capability === 'string'
   return JSON.stringify({
-    code: CODES[reason] ?? -32603,
+    code: codeOf(refusal),
     // The specification's own words (spec §7); the sentence for people stands in data.
     message: isCapability ? `capability_missing: ${capability}` : message,
     data: { ...detail, reason, message, request_id: requestId },

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { TWO_PERSON_KINDS } from '../../plugins/operators/capabilities.ts'
+import { isGuardedUrl } from '../boot/networks.ts'
 
 const claimValue = z.string().min(1).max(256)
 
@@ -20,11 +21,8 @@ const issuer = z
 function isIssuer(text: string): boolean {
   const url = URL.parse(text)
   if (!url || url.username || url.password || /[?#\s]/.test(text)) return false
-  return url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url.hostname))
+  return isGuardedUrl(url)
 }
-
-const isLoopback = (host: string): boolean =>
-  host === 'localhost' || host === '[::1]' || /^127(?:\.\d{1,3}){3}$/.test(host)
 
 /** A client of an identity provider. */
 export const oidcOptions = z.strictObject({

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { MalformedNote, parseVerifierKey } from '../../db/ledger/tree/note.ts'
+import { isGuardedUrl } from '../boot/networks.ts'
 
 /** https, or http on this machine alone. */
 const web = z
@@ -10,11 +11,8 @@ const web = z
 function isWeb(text: string): boolean {
   const url = URL.parse(text)
   if (!url || url.username || url.password || /[#\s]/.test(text)) return false
-  return url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url.hostname))
+  return isGuardedUrl(url)
 }
-
-const isLoopback = (host: string): boolean =>
-  host === 'localhost' || host === '[::1]' || /^127(?:\.\d{1,3}){3}$/.test(host)
 
 function isWitnessKey(text: string): boolean {
   try {

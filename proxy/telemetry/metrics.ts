@@ -246,6 +246,16 @@ export function createMetrics(ask: GaugeSources) {
       'Checkpoints that an anchor of the audit ledger did not take.',
       'anchor',
     ),
+    telemetryDropped: counter(
+      'telemetry_dropped_total',
+      'Spans, log records and points of metrics that no collector has kept.',
+      'signal',
+    ),
+    telemetryFailures: counter(
+      'telemetry_failures_total',
+      'Requests to the collector that it did not take.',
+      'signal',
+    ),
     overBudget: counter(
       'held_refusals_total',
       'Bodies and answers that were refused because too many bytes are held.',

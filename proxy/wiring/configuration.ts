@@ -28,6 +28,7 @@ import { type McpOptions, mcpOptions } from '../mcp/options.ts'
 import { type OperatorsOptions, operatorsOptions } from '../operators/options.ts'
 import { type PeopleOptions, peopleOptions } from '../people/options.ts'
 import { type ProofsOptions, proofsOptions } from '../proofs/options.ts'
+import { type TelemetryOptions, telemetryOptions } from '../telemetry/otlp/options.ts'
 
 /** The operator's files, read and checked as a whole. */
 export interface Configuration {
@@ -55,6 +56,8 @@ export interface Configuration {
   readonly prices: ConfiguredPrices | null
   /** The options of `90-archive.yaml`; null if there is none. */
   readonly archive: ArchiveOptions | null
+  /** The options of `80-telemetry.yaml`; null if there is none. */
+  readonly telemetry: TelemetryOptions | null
   /** The operator's own checks and policy, in order, between the capability gate and the record. */
   readonly checks: readonly InstalledCheck[]
   /** The sentences of `90-expect.yaml`, in their order. */
@@ -137,6 +140,7 @@ export const CATALOGUE = pluginCatalogue({
   expect: expectOptions,
   proofs: proofsOptions,
   archive: archiveOptions,
+  telemetry: telemetryOptions,
 })
 
 const SCHEMAS = new Map(Object.entries(CATALOGUE).map(([plugin, { options }]) => [plugin, options]))
@@ -184,6 +188,7 @@ export async function loadConfiguration(
     people: peopleOptions.parse(optionsOf('people') ?? {}),
     proofs: proofsOptions.parse(optionsOf('proofs') ?? {}),
     archive: archiveIn(fileOf('archive')),
+    telemetry: telemetryIn(fileOf('telemetry')),
     prices,
     checks: [...checks.values()].map(({ check, digest, shadow, isModule, options, content }) => ({
       ...{ check, digest, shadow, isModule, options },
@@ -197,6 +202,9 @@ export async function loadConfiguration(
 
 const archiveIn = (file: OperatorFile | undefined): ArchiveOptions | null =>
   file ? archiveOptions.parse(file.options) : null
+
+const telemetryIn = (file: OperatorFile | undefined): TelemetryOptions | null =>
+  file ? telemetryOptions.parse(file.options) : null
 
 function expectationsIn(file: OperatorFile | undefined): readonly Expectation[] {
   const { expect } = expectOptions.parse(file?.options ?? {})

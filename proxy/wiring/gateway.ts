@@ -203,6 +203,7 @@ async function openGateway(opening: OpenOptions): Promise<Gateway> {
       writeStallMs: timers.writeStallMs,
       drain,
       budget,
+      telemetry: services.telemetry,
       moves: dataDirectory.database.authority,
     })
   let stopTasks = (): Promise<unknown> => Promise.resolve(archive?.stop())
@@ -211,6 +212,7 @@ async function openGateway(opening: OpenOptions): Promise<Gateway> {
   await writeFirstRows(services, note, opening)
   await reportExpectations(services, opening.configuration)
   if (!options.controlOnly) {
+    await services.telemetry.use(opening.configuration.telemetry)
     const direct = settings.tlsDirect && canTap()
     if (settings.tlsDirect && !direct)
       logs.log.warn(
@@ -247,6 +249,7 @@ async function openGateway(opening: OpenOptions): Promise<Gateway> {
   const { use: swap } = inForce
   const use = (configuration: Configuration): void => {
     swap(configuration)
+    void services.telemetry.use(configuration.telemetry)
     void reportExpectations(services, configuration)
   }
   return {
@@ -429,6 +432,7 @@ async function shutdown(options: ShutdownOptions): Promise<void> {
   services.providerKeys.close()
   upstream.close()
   await mcp.close()
+  await services.telemetry.close()
   await dataDirectory.close()
   tell({ cut: drain.cut, ms: Math.round(performance.now() - begun) }, 'stopped')
   await logs.flush()

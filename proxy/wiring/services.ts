@@ -74,6 +74,7 @@ import { DiskSpace } from '../tasks/watch-disk.ts'
 import type { GatewayLogs } from '../telemetry/log.ts'
 import { certificateEnds, createMetrics } from '../telemetry/metrics.ts'
 import type { ConfigurationRejection } from './reload.ts'
+import { TelemetrySwitch } from './telemetry.ts'
 
 /** The services that live as long as the process, whichever configuration is in force. */
 export type GatewayServices = Awaited<ReturnType<typeof openServices>>
@@ -247,6 +248,8 @@ export async function openServices(
     dataDirectory,
     logs,
     metrics,
+    /** The exports of telemetry, as the configuration in force has them. */
+    telemetry: new TelemetrySwitch({ log: logs.log, metrics, clock, nameServers }),
     /** The bytes that they hold. */
     budget,
     clock,

@@ -18,6 +18,7 @@ const SHORT = new RegExp(
     'gateway-mcp/mcp (legacy|modern) \\d+ KB( event)? c=4',
     'gateway-idle/.*',
     'gateway-translating/.*',
+    'gateway-(no-)?telemetry/.*',
     '(gateway|http-proxy-3)/(230 KB|800 KB|4 MiB) c=4',
     'gateway/64 pictures at once c=64',
     'http-proxy-3/(json c=64|burst c=16)',

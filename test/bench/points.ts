@@ -43,7 +43,7 @@ export interface HalfOf {
   readonly by: 'rate' | 'core'
 }
 
-const json = (connections: number): Point => ({ name: 'json', connections, kind: 'json' })
+export const json = (connections: number): Point => ({ name: 'json', connections, kind: 'json' })
 
 /** The load of every server before its first point. */
 export const PRIME: Point = json(64)

@@ -54,6 +54,7 @@ const handle = createRequestListener({
   clock: Date.now,
   drain,
   budget: services.budget,
+  telemetry: services.telemetry,
   moves: dataDirectory.database.authority,
 })
 const tls = await tlsMaterial(dataDirectory, Date.now())

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import type { Start } from './ground/children.ts'
 import { gatewayStart, node, ownData } from './ground/gateway.ts'
-import { type Ground, translatingFiles } from './ground/ground.ts'
+import { type Ground, telemetryFiles, translatingFiles } from './ground/ground.ts'
 import type { Peer } from './ground/peers/peer.ts'
 import { PEERS } from './ground/peers/peers.ts'
 import {
@@ -12,6 +12,7 @@ import {
   HALF_CORE,
   idling,
   JUNK_PROOFS,
+  json,
   LADDER,
   MANY,
   MCP,
@@ -51,6 +52,9 @@ export const GATEWAY_MCP = 'gateway-mcp'
 export const GATEWAY_IDLE = 'gateway-idle'
 /** The gateway, whose providers speak one API each. */
 export const GATEWAY_TRANSLATING = 'gateway-translating'
+/** The gateway that exports all signals, and the same that exports none, in turn. */
+export const GATEWAY_TELEMETRY = 'gateway-telemetry'
+export const GATEWAY_NO_TELEMETRY = 'gateway-no-telemetry'
 /** Tells the names of the whole gateway. */
 export const isGateway = (name: string): boolean => name === GATEWAY || name.startsWith(`${GATEWAY}-`)
 /** The rung with a proof on each request. */
@@ -154,6 +158,16 @@ export function subjects(idle = 0): readonly Subject[] {
       PROVEN_WITH_TOKEN,
     ]),
     gateway(GATEWAY_MCP, 'the same, in front of MCP servers', 'optional', PRIME, MCP),
+    gateway(GATEWAY_NO_TELEMETRY, 'the same, for the next', 'optional', PRIME, [json(64)]),
+    {
+      name: GATEWAY_TELEMETRY,
+      what: 'the same, exporting traces, metrics and logs',
+      ...{ points: [json(64)], prime: PRIME, tls: true },
+      start: async (ground, port) => {
+        const start = await gatewayStart(ground, GATEWAY_TELEMETRY)
+        return { ...start, env: { ...start.env, MCP_PROXY_PLUGINS_DIR: await telemetryFiles(ground, port) } }
+      },
+    },
     {
       name: GATEWAY_TRANSLATING,
       what: 'the same, between two APIs',

@@ -13,6 +13,7 @@ const CATALOGUE = pluginCatalogue({
   expect: z.strictObject({}),
   proofs: z.strictObject({}),
   archive: z.strictObject({}),
+  telemetry: z.strictObject({}),
 })
 
 /**

@@ -124,7 +124,7 @@ async function pageOf(
   const call = callOf(facts, resource, era)
   const params = {
     ...(cursor !== null && { cursor }),
-    ...(era === 'modern' && { _meta: modernMeta({}) }),
+    ...(era === 'modern' && { _meta: { ...modernMeta({}), ...call.trace?.upcoming() } }),
   }
   try {
     const answer = await upstream.call({ ...call, params: JSON.stringify(params) })

@@ -56,6 +56,8 @@ export const mcpHandler =
   (sources: McpHandlerDependencies) =>
   (facts: McpFacts): Reply | Promise<Reply> => {
     const { target } = facts.granted
+    // Before anything is sent: a message names its own parent.
+    facts.trace?.adopt(facts.message.meta)
     switch (target.kind) {
       case 'list_tools':
         return toolList(sources, facts)

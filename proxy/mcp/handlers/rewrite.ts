@@ -166,6 +166,7 @@ export function buildUpstreamCall(
     params: upstreamParams(facts, era, to.name),
     headers: era === 'modern' ? repeatingHeaders(facts, to) : {},
     hangup,
+    traced: to.name,
   }
 }
 
@@ -179,6 +180,7 @@ export const callOf = (facts: DispatchFacts, resource: McpResource, era: Protoco
   client: upstreamClient(facts, era),
   hangup: facts.hangup,
   held: facts.held,
+  trace: facts.trace ?? null,
 })
 
 /** Makes the headers that repeat members of the params (MCP 2026-07-28). */
@@ -194,7 +196,10 @@ function repeatingHeaders(
   }
 }
 
-type CallerMessage = Pick<DispatchFacts, 'body' | 'scan' | 'largeParams' | 'approvalState' | 'consentAsked'> &
+type CallerMessage = Pick<
+  DispatchFacts,
+  'body' | 'scan' | 'largeParams' | 'approvalState' | 'consentAsked' | 'trace'
+> &
   CallerOnStream
 
 const EMPTY = readObject(Buffer.from('{}'))
@@ -266,10 +271,11 @@ function metaEdit(caller: CallerMessage, era: ProtocolEra): MemberEdits {
   if (era === message.era) return NO_EDITS
   if (era === 'modern') {
     const own = modernMeta(askedOnStream(caller), session?.clientInfo ?? undefined)
-    return { _meta: JSON.stringify({ ...message.meta, ...own }) }
+    return { _meta: JSON.stringify({ ...message.meta, ...own, ...caller.trace?.upcoming() }) }
   }
   const kept = Object.entries(message.meta).filter(([key]) => !key.startsWith('io.modelcontextprotocol/'))
-  return { _meta: kept.length === 0 ? null : JSON.stringify(Object.fromEntries(kept)) }
+  if (kept.length === 0) return { _meta: null }
+  return { _meta: JSON.stringify({ ...Object.fromEntries(kept), ...caller.trace?.upcoming() }) }
 }
 
 /** Methods whose results say how long they may be kept (MCP 2026-07-28, caching). */

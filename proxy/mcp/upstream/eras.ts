@@ -1,6 +1,7 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { JsonObject, UnknownRecord } from '../../../db/support/json.ts'
 import { hangupFromSignal, OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
+import type { CallTrace } from '../../../plugins/call-trace.ts'
 import type { HangupSignal, MemoryReservation } from '../../../plugins/plugin.ts'
 import { METHOD_NOT_FOUND, notificationMessage, UNSUPPORTED_VERSION } from '../protocol/json-text.ts'
 import { GATEWAY_IMPLEMENTATION, LEGACY_VERSIONS, MODERN_VERSION } from '../protocol/versions.ts'
@@ -26,6 +27,9 @@ export interface ModernCall {
   readonly hangup: HangupSignal
   /** The account that the answer is counted on; null if no caller waits for it. */
   readonly held: MemoryReservation | null
+  /** The trace of the call, and the upstream's name of what it calls. Absent: nobody is told. */
+  readonly trace?: CallTrace | null
+  readonly traced?: string | null
 }
 
 /** Sends a request to an upstream of the modern era: closing the connection is all that cancels it. */

@@ -1,5 +1,6 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { type CallAuthority, OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
+import type { CallTrace, TracedAttempt, TracedRequest } from '../../../plugins/call-trace.ts'
 import type { CallPermit, OperatorPermit } from '../../../plugins/permit.ts'
 import type { HangupSignal } from '../../../plugins/plugin.ts'
 import { MAX_INLINE_BYTES } from '../aside/aside.ts'
@@ -63,6 +64,8 @@ export interface McpUpstreamRequest extends Omit<ExpectedAnswer, 'credentials' |
   readonly params: string | Buffer | null
   /** The headers of the era, the session and the call. None of them may be one of every message. */
   readonly headers: HeaderList
+  readonly trace?: CallTrace | null
+  readonly traced?: string | null
 }
 
 /** Sends a request. Throws {@link McpUpstreamError}, or why nobody waits. Calls `settled` once. */
@@ -70,13 +73,21 @@ export async function sendMcpRequest(
   transport: UpstreamTransport,
   request: McpUpstreamRequest,
 ): Promise<McpAnswer> {
-  const { settled } = request
+  const attempt = request.trace?.attempt(tracedRequest(request)) ?? null
+  const settled = attempt ? endingWith(attempt, request) : request.settled
   let connection: McpConnection
   let head: McpResponseHead
   try {
-    const sent = post(transport, textOf(request), request, request.permit.authority)
+    const { traceparent } = attempt?.context ?? {}
+    const traced =
+      traceparent === undefined
+        ? request
+        : { ...request, headers: [...request.headers, 'traceparent', traceparent] }
+    const sent = post(transport, textOf(request), traced, request.permit.authority)
     ;({ connection, head } = await exchangeAs(transport, request, sent))
+    attempt?.answered(head.status)
   } catch (error) {
+    attempt?.ended(error instanceof McpUpstreamError ? error.kind : 'client_gone')
     // Silence, and a caller who gave up, say nothing of the upstream: it may be at work. Not on a request
     // that a revocation kept here.
     settled(error instanceof McpUpstreamError ? error.kind !== 'timeout' : !request.hangup.gone)
@@ -85,7 +96,7 @@ export async function sendMcpRequest(
   const { credentials } = connection
   const isResumed = request.era === 'legacy' && isEventStream(head)
   const resume = isResumed ? resumption(transport, connection, request, head) : null
-  return readMcpAnswer(head, { ...request, credentials, limits: transport.limits, resume })
+  return readMcpAnswer(head, { ...request, settled, credentials, limits: transport.limits, resume })
 }
 
 interface ConnectedHead {
@@ -124,6 +135,21 @@ async function isRenewed(
     throw error
   }
 }
+
+const tracedRequest = ({ resource, method, traced = null }: McpUpstreamRequest): TracedRequest => ({
+  upstream: resource.name,
+  origin: resource.endpoint_url,
+  method,
+  target: traced,
+})
+
+/** Ends the span of a request where the request is over. */
+const endingWith =
+  (attempt: TracedAttempt, { settled }: McpUpstreamRequest): McpUpstreamRequest['settled'] =>
+  (answered) => {
+    attempt.ended(answered ? null : 'no_answer')
+    settled(answered)
+  }
 
 function textOf({ requestId, method, params }: McpUpstreamRequest): string | Buffer {
   if (params === null || typeof params === 'string') return requestMessage(requestId, method, params)

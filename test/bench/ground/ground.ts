@@ -66,10 +66,7 @@ export async function layGround(
 /** Writes the operator's files, and returns the environment of a gateway that reads them. */
 export async function operatorsEnv(directory: string, upstreamPort: number): Promise<Ground['env']> {
   const pluginsDir = join(directory, 'config')
-  await mkdir(pluginsDir, { recursive: true })
-  for (const [name, text] of Object.entries(operatorFiles(upstreamPort))) {
-    await writeFile(join(pluginsDir, name), text)
-  }
+  await filesIn(pluginsDir, operatorFiles(upstreamPort))
   return {
     MCP_PROXY_LISTEN: '127.0.0.1:0',
     MCP_PROXY_DATA_DIR: join(directory, 'data'),
@@ -109,16 +106,25 @@ function identityOf(ca: string, agent: Record<string, unknown>): Identity {
   return { ca, cert: String(agent.cert_chain_pem), key: String(agent.private_key_pem) }
 }
 
+/** Writes the files of a gateway whose collector is the upstream, which takes everything. Returns their directory. */
+export const telemetryFiles = ({ directory }: Ground, upstreamPort: number): Promise<string> =>
+  filesIn(join(directory, 'config-telemetry'), {
+    ...operatorFiles(upstreamPort),
+    '80-telemetry.yaml': `plugin: telemetry\nendpoint: http://127.0.0.1:${upstreamPort}\nsignals: [traces, metrics, logs]\n`,
+  })
+
 /** Writes the files of a gateway whose providers speak one API each. Returns their directory. */
-export async function translatingFiles({ directory }: Ground, upstreamPort: number): Promise<string> {
-  const pluginsDir = join(directory, 'config-translating')
-  await mkdir(pluginsDir, { recursive: true })
+export function translatingFiles({ directory }: Ground, upstreamPort: number): Promise<string> {
   const provider = (name: string, more: string): string =>
     `  - {name: ${name}, base_url: "http://127.0.0.1:${upstreamPort}/v1", api_key: sk-bench, ${more}}\n`
-  const files = {
+  return filesIn(join(directory, 'config-translating'), {
     ...operatorFiles(upstreamPort),
     '50-llm.yaml': `plugin: llm\nproviders:\n${provider('claude', 'dialect: anthropic, cache: off, models: ["claude-*"]')}${provider('fixed', 'dialect: openai, server: vllm, speaks: [chat], models: ["*"]')}`,
-  }
+  })
+}
+
+async function filesIn(pluginsDir: string, files: Readonly<Record<string, string>>): Promise<string> {
+  await mkdir(pluginsDir, { recursive: true })
   for (const [name, text] of Object.entries(files)) await writeFile(join(pluginsDir, name), text)
   return pluginsDir
 }

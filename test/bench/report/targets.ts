@@ -3,7 +3,16 @@ import { BURST_EVENTS } from '../load/messages.ts'
 import { BODIES, LONG_RESULTS, PICTURES } from '../points.ts'
 import { number, type Results } from '../results.ts'
 import { type Row, rowOf } from '../row.ts'
-import { BARE_PROXY, DIRECT, GATEWAY, GATEWAY_IDLE, GATEWAY_MCP, GATEWAY_TRANSLATING } from '../subjects.ts'
+import {
+  BARE_PROXY,
+  DIRECT,
+  GATEWAY,
+  GATEWAY_IDLE,
+  GATEWAY_MCP,
+  GATEWAY_NO_TELEMETRY,
+  GATEWAY_TELEMETRY,
+  GATEWAY_TRANSLATING,
+} from '../subjects.ts'
 import { table } from './table.ts'
 
 /** A figure that is wanted, and what was reached. */
@@ -109,6 +118,12 @@ export function targetsOf(results: Results): readonly Target[] {
       `× ${results.other ?? '0.6.4'}`,
       most(0.4, 0.28, 2),
       over(pair?.own.cpuUs, pair?.other.cpuUs),
+    ),
+    target(
+      'telemetry, all signals: added to a call, c=64',
+      'µs of CPU',
+      most(25),
+      less([at(GATEWAY_TELEMETRY, 'json', 64), at(GATEWAY_NO_TELEMETRY, 'json', 64)], 'cpuUs'),
     ),
     target('heap allocated per request, all threads', 'KB', most(20, 10, 1), heap && heapKbOf(heap)),
     target(
@@ -292,6 +307,10 @@ const over = (a: number | null | undefined, b: number | null | undefined): numbe
 
 const ms = (us: number | undefined): number | undefined => (us === undefined ? undefined : us / 1_000)
 
-function less([a, b]: readonly (Row | undefined)[], figure: 'p50' | 'p99' | 'firstP50'): number | undefined {
-  return a && b ? a[figure] - b[figure] : undefined
+function less(
+  [a, b]: readonly (Row | undefined)[],
+  figure: 'p50' | 'p99' | 'firstP50' | 'cpuUs',
+): number | undefined {
+  const [more, base] = [a?.[figure] ?? null, b?.[figure] ?? null]
+  return more === null || base === null ? undefined : more - base
 }

@@ -59,6 +59,7 @@ async function serving(t: Test, reply: () => Reply, settled: (settlement: CallSe
     writeStallMs: 5_000,
     drain,
     budget,
+    telemetry: { current: null },
     moves: { count: 0 },
   })
   const server = createServer(listener)
