@@ -9,7 +9,7 @@ export PATH := $(PINNED):$(CURDIR)/node_modules/.bin:$(PATH)
 export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.cache/node
 INSTALLED := node_modules/.package-lock.json
 
-.PHONY: help ready start dev test test-long coverage demo cluster certs agent operator mcp rehearse connect env sallyport admin-secret ca-export check-config verify-audit receipt evidence schemas prices lint lint-code lint-types hooks pre-commit build client verifier sbom release bench siege soak screenshots clean
+.PHONY: help ready start dev test test-long coverage demo cluster certs agent operator mcp rehearse connect env sallyport admin-secret ca-export check-config verify-audit receipt evidence schemas prices lint lint-code lint-types hooks pre-commit build client verifier sbom release bench siege soak stops-proof screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
@@ -175,6 +175,9 @@ siege: ready ## attack a gateway for half an hour while honest callers use it: m
 
 soak: ready ## let things go wrong for 20 minutes with three gateways on PostgreSQL: make soak ARGS="--minutes 5"
 	@exec node test/cluster/soak.ts $(ARGS)
+
+stops-proof: ready ## begin and end stops for 10 minutes under 200 callers of three gateways, and judge the ledger alone
+	@exec node test/cluster/stops-proof.ts $(ARGS)
 
 screenshots: ready ## pictures of the dashboard in docs/images (it needs Chromium): make screenshots [DIR=/tmp/pictures]
 	exec node test/proxy/dashboard/screenshots.ts $(DIR)

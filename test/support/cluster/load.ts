@@ -32,6 +32,8 @@ export interface LoadOptions {
   readonly callers?: number
   /** Between two calls of a caller. ms. */
   readonly pauseMs?: number
+  /** The kind in the models' names. Default `call`. */
+  readonly kind?: string
 }
 
 export const PATH = '/v1/chat/completions'
@@ -49,13 +51,13 @@ export function load(
   who: Identity,
   options: LoadOptions = {},
 ): Load {
-  const { url = stage.door.url, callers = 12, pauseMs = 20 } = options
+  const { url = stage.door.url, callers = 12, pauseMs = 20, kind } = options
   const made: Made[] = []
   let going = true
   const caller = async (): Promise<void> => {
     let agent = agentOf(stage.ca, who, true)
     while (going) {
-      const one = await callOnce(url, who, agent)
+      const one = await callOnce(url, who, agent, {}, freshModel(kind))
       made.push(one)
       if (one.status <= 0) {
         agent.destroy()
