@@ -41,11 +41,10 @@ export function contentCheck(judge: ContentJudge): Plugin<ContentFacts, object> 
 
 /** Describes a message of a call. */
 export const judgedMessage = (
-  { id, granted, call, grant, hangup }: Omit<ContentFacts, 'body' | 'toolCall'>,
+  { id, granted, call, grant, hangup }: Pick<ContentFacts, 'id' | 'granted' | 'call' | 'grant' | 'hangup'>,
   place: ContentPlace,
-  isJson = true,
 ): JudgedMessage => ({
-  ...{ place, isJson, requestId: id, hangup },
+  ...{ place, isJson: true, requestId: id, hangup },
   principal: { id: granted.principal.id, type: granted.principal.type },
   client: grant?.client ?? null,
   model: call.model,

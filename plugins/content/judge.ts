@@ -43,6 +43,11 @@ export interface ContentJudge {
   readonly streamRules: (place: ContentPlace) => readonly SecretRule[]
   /** The most characters of a stream that a service judges, which it does as a whole; null: no service does. */
   readonly maxWhole: (place: ContentPlace) => number | null
+  /** Judges JSON, or a text that has JSON in it, by rules alone. */
+  readonly judgeByRules: (
+    text: Buffer,
+    message: JudgedMessage,
+  ) => ContentJudgement | Promise<ContentJudgement>
   /** Judges a piece of a text by rules alone. */
   readonly judgePiece: (text: string) => Promise<ContentJudgement>
   /** Names rules and services, for the row `config.loaded`. */
@@ -124,8 +129,7 @@ class RuleJudge implements ContentJudge {
   }
 
   looksAt(place: ContentPlace): boolean {
-    const { secrets, services } = this.#means
-    return secrets.where.includes(place) || services.some(({ where }) => where.includes(place))
+    return this.#means.secrets.where.includes(place) || this.#servicesOf(place).length > 0
   }
 
   streamRules(place: ContentPlace): readonly SecretRule[] {
@@ -133,13 +137,28 @@ class RuleJudge implements ContentJudge {
   }
 
   maxWhole(place: ContentPlace): number | null {
-    const asked = this.#means.services.filter(({ where }) => where.includes(place))
+    const asked = this.#servicesOf(place)
     return asked.length === 0 ? null : Math.min(...asked.map(({ maxText }) => maxText))
   }
 
   judge(text: Buffer, message: JudgedMessage): ContentJudgement | Promise<ContentJudgement> {
-    const { secrets, services } = this.#means
-    const asked = services.filter(({ where }) => where.includes(message.place))
+    return this.#judgeBy(text, message, this.#servicesOf(message.place))
+  }
+
+  judgeByRules(text: Buffer, message: JudgedMessage): ContentJudgement | Promise<ContentJudgement> {
+    return this.#judgeBy(text, message, [])
+  }
+
+  #servicesOf(place: ContentPlace): readonly ContentService[] {
+    return this.#means.services.filter(({ where }) => where.includes(place))
+  }
+
+  #judgeBy(
+    text: Buffer,
+    message: JudgedMessage,
+    asked: readonly ContentService[],
+  ): ContentJudgement | Promise<ContentJudgement> {
+    const { secrets } = this.#means
     const hit = secrets.where.includes(message.place)
       ? runPromptly(this.#search.steps(text), message.hangup)
       : false

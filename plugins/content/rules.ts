@@ -9,6 +9,10 @@ export interface SecretRule {
   /** The least and the most characters that are looked at from the beginning on. */
   readonly least: number
   readonly most: number
+  /** The way that it must go on, of its first 48 characters. Absent: any. */
+  readonly head?: RegExp
+  /** The end of it, in addition to any character that may not follow. */
+  readonly tail?: RegExp
 }
 
 const WORD = '[A-Za-z0-9_-]'
@@ -23,8 +27,8 @@ const rule = (
   name: string,
   begins: readonly string[],
   least: number,
-  { more = WORD, most = MAX_SECRET }: Partial<Pick<SecretRule, 'more' | 'most'>> = {},
-): SecretRule => ({ name, begins, more, least, most })
+  { more = WORD, most = MAX_SECRET, ...form }: Partial<SecretRule> = {},
+): SecretRule => ({ name, begins, more, least, most, ...form })
 
 /** Every spelling of the words before a secret access key of AWS. */
 const AWS_WORDS = ['SECRET', 'secret', 'Secret'].flatMap((secret) =>
@@ -69,7 +73,12 @@ export const RECOMMENDED_RULES: readonly SecretRule[] = [
   rule('NPM_ACCESS_TOKEN', ['npm_'], 40),
   rule('OPENAI_TOKEN', ['sk-'], 48),
   rule('OPS_TOKEN', ['ops_ey'], 106, { more: '[A-Za-z0-9+/=]', most: 1_536 }),
-  rule('PrivateKey', ['-----BEGIN'], 150, { more: '[A-Za-z0-9+/=\\s\\\\ -]', most: MAX_PEM }),
+  rule('PrivateKey', ['-----BEGIN'], 150, {
+    more: '[A-Za-z0-9+/=\\s\\\\ -]',
+    most: MAX_PEM,
+    head: /^-----BEGIN ?(?:[A-Z]+ ){0,2}PRIVATE KEY/,
+    tail: /-----END ?(?:[A-Z]+ ){0,2}PRIVATE KEY(?: BLOCK)?-----/,
+  }),
   rule('SHOPIFY_KEY', ['shppa_', 'shpca_', 'shpat_', 'shpss_'], 38),
   rule('SLACK_TOKEN', ['xoxb-', 'xoxp-', 'xapp-', 'xoxa-', 'xoxo-', 'xoxr-'], 8),
   rule('STRIPE_SECRET_KEY_LIVE', ['sk_live_'], 32),

@@ -49,14 +49,22 @@ export function llmHandler(options: LlmOptions, services: LlmServices): (facts: 
     })()
     const ordered = isWeighted ? weightedOrder(targets, conversationOf(facts)) : targets
     const answered = await firstAnswer(ordered, facts, means)
-    if (isTold(answered)) return tellOn(answered, facts, means)
-    return answered.answer.status < 300
-      ? passOnAnswer(answered, facts, means)
-      : {
-          ...(await passOnRefusal(answered, facts, means.secrets)),
-          report: () => reportOf(answered, {}, facts),
-        }
+    const reply = await replyOf(answered, facts, means)
+    const { answerJudges: judges = [] } = services
+    if (judges.length === 0) return reply
+    // Loaded only where a file asks for it.
+    const { judgedReply } = await import('../content/judged-reply.ts')
+    const errorEvent = ({ reason: code, message }: Refusal): string =>
+      endpoint.errorEvent({ type: 'api_error', code, message, param: null }, facts.id)
+    return judgedReply(reply, { judges, facts, place: 'response', errorEvent })
   }
+}
+
+async function replyOf(answered: ProviderAnswer, facts: LlmFacts, means: LlmDependencies): Promise<Reply> {
+  if (isTold(answered)) return tellOn(answered, facts, means)
+  if (answered.answer.status < 300) return passOnAnswer(answered, facts, means)
+  const refused = await passOnRefusal(answered, facts, means.secrets)
+  return { ...refused, report: () => reportOf(answered, {}, facts) }
 }
 
 /** Names what stays at one provider, and so does the cache of its prompts: a session, or else the caller. */

@@ -1,9 +1,11 @@
+import type { CallGrant, CallSummary } from '../../plugins/facts.ts'
 import type { JsonBody } from '../../plugins/json-body/json-body.ts'
 import type { CallLimits } from '../../plugins/limits/limits.ts'
 import type { CallPermit } from '../../plugins/permit.ts'
 import type { PinnedCaller } from '../../plugins/pin/pin.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import type { SecretTraces } from '../../plugins/secrets/traces.ts'
+import type { AnswerJudge } from '../content/judged-reply.ts'
 import type { ModelMismatches } from './answered-models.ts'
 import type { ProviderKeys } from './credentials/provider-keys.ts'
 import type { ProviderBreakers } from './health/breaker.ts'
@@ -21,6 +23,8 @@ export type LlmFacts = Arrival &
     granted: CallPermit<LlmTarget>
     /** The limits that apply to it. */
     limits?: Pick<CallLimits, 'claims'>
+    readonly call?: CallSummary
+    readonly grant?: CallGrant
   }
 
 export interface LlmServices {
@@ -32,6 +36,8 @@ export interface LlmServices {
   readonly loopToken: string
   readonly states: Pick<StateMemory, 'note'>
   readonly modelMismatches: Pick<ModelMismatches, 'note' | 'noteUnserved'>
+  /** The judges of answers. Absent, or none: nobody judges them. */
+  readonly answerJudges?: readonly AnswerJudge[]
 }
 
 export interface LlmDependencies extends LlmServices {

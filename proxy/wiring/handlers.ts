@@ -16,6 +16,7 @@ import { issueToken } from '../auth/issue-token.ts'
 import { mcpMetadataUrl } from '../auth/metadata.ts'
 import type { AuthHandlers } from '../auth/routes.ts'
 import { authorityRemaker, SharedRotation } from '../boot/shared-authority.ts'
+import type { AnswerJudge } from '../content/judged-reply.ts'
 import type { DashboardContext, ServiceStanding } from '../dashboard/frame/dashboard.ts'
 import { readinessProbe } from '../http/health.ts'
 import type { PublicHandlers } from '../http/routes.ts'
@@ -90,7 +91,7 @@ export function createHandlers(
   return {
     recorders,
     llm: {
-      call: llmHandler(configuration.llm, services),
+      call: llmHandler(configuration.llm, { ...services, answerJudges: answerJudges(configuration) }),
       models: modelHandlers(configuration.llm, services.catalogue),
       limits: ownLimitsHandler({ database, rules: services.rules }),
     },
@@ -230,9 +231,10 @@ function recordersOf(
 
 function mcpHandlers(
   { mcp, parkedCalls, dataDirectory, nameServers, baseUrls }: GatewayServices,
-  { mcp: options }: Configuration,
+  configuration: Configuration,
   upstream: McpUpstream,
 ): McpHandlers {
+  const { mcp: options } = configuration
   const { registry, sessions, cancellations, serverRequests, cancel, states, announce } = mcp
   return {
     work: mcpHandler({
@@ -241,6 +243,7 @@ function mcpHandlers(
       serverRequests,
       listedUris: mcp.listedUris,
       findAccount: mcp.findAccount,
+      answerJudges: answerJudges(configuration),
       parkedCalls,
       cancellations,
       states,
@@ -256,6 +259,10 @@ function mcpHandlers(
     metadataUrl: (asked) => mcpMetadataUrl(asked, baseUrls()),
   }
 }
+
+/** Lists the judges of answers, in the order of their files. */
+const answerJudges = ({ checks }: Configuration): readonly AnswerJudge[] =>
+  checks.flatMap(({ content, shadow }) => (content ? [{ judge: content, enforces: !shadow }] : []))
 
 /** Describes the providers of a configuration, by the calls of this gateway. */
 function providersOf(

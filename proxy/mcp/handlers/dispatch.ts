@@ -8,6 +8,7 @@ import { holdsDemanded } from '../../../plugins/capability.ts'
 import type { AccessToken, CallGrant } from '../../../plugins/facts.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
+import type { AnswerJudge } from '../../content/judged-reply.ts'
 import type { CallReport, Reply } from '../../http/reply.ts'
 import { MAX_INLINE_BYTES } from '../aside/aside.ts'
 import { type CallDestination, destinationOf } from '../gate/checks.ts'
@@ -16,6 +17,8 @@ import { HTTP_GET_TOOL, type HttpGet } from '../http-get/tool.ts'
 import { type PinnedDefinition, parsePinnedDefinition } from '../pinning/pinned-definition.ts'
 import {
   applyEdits,
+  errorMessage,
+  eventOf,
   memberText,
   paramsInvalid,
   responseBytes,
@@ -24,6 +27,7 @@ import {
 } from '../protocol/json-text.ts'
 import { noServerRequest } from '../protocol/message.ts'
 import { GATEWAY_IMPLEMENTATION, META_KEYS, type ProtocolEra } from '../protocol/versions.ts'
+import { rpcError } from '../refusal.ts'
 import { isRemoteRequest, type RemoteServerRequest } from '../state/far-requests.ts'
 import { isUsable, type McpRegistry } from '../state/registry.ts'
 import type { CallerAnswer } from '../state/server-requests.ts'
@@ -43,6 +47,8 @@ export interface McpHandlerDependencies
   readonly list: 'bound' | 'callable'
   readonly httpGet: boolean
   readonly fetchUrl: HttpGet
+  /** The judges of results. Absent, or none: nobody judges them. */
+  readonly answerJudges?: readonly AnswerJudge[]
 }
 
 export interface McpFacts extends DispatchFacts {
@@ -55,23 +61,43 @@ export interface McpFacts extends DispatchFacts {
 export const mcpHandler =
   (sources: McpHandlerDependencies) =>
   (facts: McpFacts): Reply | Promise<Reply> => {
-    const { target } = facts.granted
     // Before anything is sent: a message names its own parent.
     facts.trace?.adopt(facts.message.meta)
-    switch (target.kind) {
-      case 'list_tools':
-        return toolList(sources, facts)
-      case 'aggregate':
-        return aggregatedReply(sources, facts, target.member)
-      case 'built_in':
-        return builtInReply(sources, facts)
-      case 'tool':
-      case 'relay':
-        return relayed(sources, facts, destinationOf(target))
-      case 'answer':
-        return forwardAnswer(sources, facts, target)
-    }
+    const reply = replyOf(sources, facts)
+    const { answerJudges: judges = [] } = sources
+    // Our own list is of definitions that an operator has approved.
+    if (judges.length === 0 || facts.granted.target.kind === 'list_tools') return reply
+    return judged(reply, judges, facts)
   }
+
+function replyOf(sources: McpHandlerDependencies, facts: McpFacts): Reply | Promise<Reply> {
+  const { target } = facts.granted
+  switch (target.kind) {
+    case 'list_tools':
+      return toolList(sources, facts)
+    case 'aggregate':
+      return aggregatedReply(sources, facts, target.member)
+    case 'built_in':
+      return builtInReply(sources, facts)
+    case 'tool':
+    case 'relay':
+      return relayed(sources, facts, destinationOf(target))
+    case 'answer':
+      return forwardAnswer(sources, facts, target)
+  }
+}
+
+async function judged(
+  reply: Reply | Promise<Reply>,
+  judges: readonly AnswerJudge[],
+  facts: McpFacts,
+): Promise<Reply> {
+  // Loaded only where a file asks for it.
+  const { judgedReply } = await import('../../content/judged-reply.ts')
+  const errorEvent = (refusal: Refusal): string =>
+    eventOf(errorMessage(facts.message.id, rpcError(refusal, facts.id)))
+  return judgedReply(await reply, { judges, facts, place: 'tool_result', errorEvent })
+}
 
 function relayed(sources: McpHandlerDependencies, facts: McpFacts, to: CallDestination): Promise<Reply> {
   const isAsked = upstreamEra(to.resource, facts.session) === 'modern' && canBeAskedOnStream(facts)
