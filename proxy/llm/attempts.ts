@@ -138,8 +138,9 @@ class ProviderSearch {
       }
       trace?.ended(outcome.failure.reason, outcome.failure.status)
       this.#noteFailure(outcome.failure)
-      this.#isOver = !outcome.mayTryNext || this.#mayStillCost(outcome.failure)
-      if (outcome.retryMs === null) return null
+      const isLast = this.#mayStillCost(outcome.failure)
+      this.#isOver = !outcome.mayTryNext || isLast
+      if (isLast || outcome.retryMs === null) return null
       await this.#wait(outcome.retryMs, outcome.failure)
     }
   }
@@ -159,10 +160,10 @@ class ProviderSearch {
     return null
   }
 
-  /** True if the provider may be at work yet on a call that a strict limit bounds: a second one would pass it. */
-  #mayStillCost({ reason }: ProviderFailure): boolean {
+  /** True if a request that failed may cost something, of a call that a strict limit bounds: a second one would pass it. */
+  #mayStillCost({ tokensUnknown }: ProviderFailure): boolean {
     const claims = this.#facts.limits?.claims ?? []
-    return reason === 'provider_timeout' && claims.some(({ limit }) => limit.strict)
+    return tokensUnknown !== undefined && claims.some(({ limit }) => limit.strict)
   }
 
   #noteFailure(failure: ProviderFailure): void {

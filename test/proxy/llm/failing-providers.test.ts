@@ -122,18 +122,38 @@ await t.test('a request that timed out goes to the next provider, never to the s
   t.equal(one.seen.length, 1)
 })
 
-await t.test('under a strict limit no other provider is asked after one has timed out', async (t) => {
-  const { two, handle } = await pair(t, silent, { first_byte_timeout_ms: 20 })
-  const terms = { for: {}, each: false, measure: 'tokens', amount: 1_000, per: 'day', on: 'refuse' } as const
-  const limit = { ...terms, id: 'lim_1', name: 'day', strict: true, show: true, revision: 1, override: null }
-  const reservation = { limit: 'lim_1', who: '', span: 'now', took: 9, most: 1_000, refuses: true }
-  const call = { ...(await facts({ body: CHAT })), limits: { claims: [{ limit, reservation }] } }
-  const refusal: unknown = await handle(call).catch((error: unknown) => error)
-  t.match(refusal, { reason: 'provider_timeout' })
-  t.equal(two.seen.length, 0)
-  const loose = { ...call, limits: { claims: [{ limit: { ...limit, strict: false }, reservation }] } }
-  t.equal((await handle(loose)).status, 200, 'another limit lets it go on')
-})
+for (const [what, answering, reason] of [
+  ['has timed out', silent, 'provider_timeout'],
+  ['has broken off in the middle of its head', reset, 'provider_failed'],
+] as const)
+  await t.test(`under a strict limit nobody is asked again after a provider ${what}`, async (t) => {
+    const retry = { ...FAST, attempts: 3, on: ['reset'] }
+    const { one, two, handle } = await pair(t, answering, { retry, first_byte_timeout_ms: 20 })
+    const terms = {
+      for: {},
+      each: false,
+      measure: 'tokens',
+      amount: 1_000,
+      per: 'day',
+      on: 'refuse',
+    } as const
+    const limit = {
+      ...terms,
+      id: 'lim_1',
+      name: 'day',
+      strict: true,
+      show: true,
+      revision: 1,
+      override: null,
+    }
+    const reservation = { limit: 'lim_1', who: '', span: 'now', took: 9, most: 1_000, refuses: true }
+    const call = { ...(await facts({ body: CHAT })), limits: { claims: [{ limit, reservation }] } }
+    const refusal: unknown = await handle(call).catch((error: unknown) => error)
+    t.match(refusal, { reason })
+    t.same([one.seen.length, two.seen.length], [1, 0])
+    const loose = { ...call, limits: { claims: [{ limit: { ...limit, strict: false }, reservation }] } }
+    t.equal((await handle(loose)).status, 200, 'another limit lets it go on')
+  })
 
 for (const headers of [{ 'retry-after': '60' }, { 'x-should-retry': 'false' }])
   await t.test(`the next provider is asked at once after ${JSON.stringify(headers)}`, async (t) => {
