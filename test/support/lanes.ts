@@ -15,6 +15,7 @@ export const LONG: Readonly<Record<string, string>> = {
     'test/attacks/stored-scripts',
     'test/proxy/dashboard/activity-browser',
     'test/proxy/dashboard/browser',
+    'test/proxy/dashboard/limits-browser',
     'test/proxy/operators/browser',
     'test/clients/',
     'test/conformance/',
