@@ -20,6 +20,7 @@ export const pluginCatalogue = <
   Proofs extends ZodType,
   Archive extends ZodType,
   Telemetry extends ZodType,
+  Notify extends ZodType,
 >(services: {
   llm: Llm
   mcp: Mcp
@@ -29,6 +30,7 @@ export const pluginCatalogue = <
   proofs: Proofs
   archive: Archive
   telemetry: Telemetry
+  notify: Notify
 }) =>
   ({
     pin: { place: 'identity', file: '10-pin.yaml', options: pinOptions, needs: [], gives: ['principal'] },
@@ -72,6 +74,7 @@ export const pluginCatalogue = <
     proofs: { place: 'service', options: services.proofs, needs: [], gives: [] },
     archive: { place: 'service', options: services.archive, needs: [], gives: [] },
     telemetry: { place: 'service', options: services.telemetry, needs: [], gives: [] },
+    notify: { place: 'service', options: services.notify, needs: [], gives: [] },
   }) as const satisfies PluginCatalogue
 
 export type PluginCatalogue = Readonly<Record<string, CatalogueRow>>

@@ -57,6 +57,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   tasks: ['http', 'llm', 'mcp/pinning'],
   proofs: ['http', 'admin', 'egress', 'tasks'],
   archive: ['admin', 'proofs', 'tasks'],
+  notify: ['egress'],
   federation: ['auth', 'egress', 'tasks'],
   admin: ['http', 'egress', 'mcp/accounts', 'mcp/pinning'],
   operators: ['http', 'admin', 'egress'],
@@ -392,6 +393,7 @@ const SENDERS: Readonly<Record<string, string | null>> = {
   // On nobody's behalf.
   'proxy/federation/follow-bundles.ts': null,
   'proxy/federation/publish.ts': null,
+  'proxy/notify/targets.ts': null,
   'proxy/operators/oidc/provider-fetch.ts': null,
   'proxy/proofs/anchors/web.ts': null,
   'proxy/telemetry/otlp/sender.ts': null,

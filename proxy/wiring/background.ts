@@ -20,6 +20,7 @@ import { endStops } from '../tasks/end-stops.ts'
 import { expireApprovals } from '../tasks/expire-approvals.ts'
 import { expireProposals } from '../tasks/expire-proposals.ts'
 import { followAuthority, renewServerCertificate } from '../tasks/follow-authority.ts'
+import { followersTask } from '../tasks/follow-ledger.ts'
 import {
   pruneGrants,
   pruneLimitMeters,
@@ -51,12 +52,13 @@ export function startTasks(services: GatewayServices, inForce: () => Configurati
     stateTask(services, inForce),
     services.mounted.archive(),
     bundleTask(services, inForce),
+    notifyTask(services, inForce),
     ...federation(services),
   ]
   const stopTimers = runTasks([...periodicTasks(services, inForce), ...rounds], services.logs.log)
   return () => {
     stopTimers()
-    return Promise.all(rounds.map((task) => task.stop()))
+    return Promise.all(rounds.map((task) => task.stop())).then(() => services.notified.close())
   }
 }
 
@@ -151,6 +153,16 @@ const countTask = ({ dataDirectory, ledger, metrics, clock }: GatewayServices): 
         if (unpriced > 0) metrics.unpriced.inc({ provider }, unpriced)
       }
     },
+  })
+
+/** Has those who are told of rows be told. */
+const notifyTask = (
+  { dataDirectory, ledger, notified, clock, logs }: GatewayServices,
+  inForce: () => Configuration,
+): RoundsTask =>
+  followersTask({
+    ...{ database: dataDirectory.database, ledger, clock, log: logs.log },
+    followers: () => notified.readers(inForce().notify),
   })
 
 /** Makes the task of the archive, which an operator may ask for work without the others. */

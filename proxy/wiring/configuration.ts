@@ -25,6 +25,7 @@ import type { Expectation, ExpectationsInForce } from '../admin/operation/contex
 import { type ArchiveOptions, archiveOptions } from '../archive/options.ts'
 import { type LlmOptions, llmOptions, withKeyVariables, withProxies } from '../llm/options.ts'
 import { type McpOptions, mcpOptions } from '../mcp/options.ts'
+import { type NotifyOptions, notifyOptions } from '../notify/options.ts'
 import { type OperatorsOptions, operatorsOptions } from '../operators/options.ts'
 import { type PeopleOptions, peopleOptions } from '../people/options.ts'
 import { type ProofsOptions, proofsOptions } from '../proofs/options.ts'
@@ -58,6 +59,8 @@ export interface Configuration {
   readonly archive: ArchiveOptions | null
   /** The options of `80-telemetry.yaml`; null if there is none. */
   readonly telemetry: TelemetryOptions | null
+  /** The options of `75-notify.yaml`; null if there is none. */
+  readonly notify: NotifyOptions | null
   /** The operator's own checks and policy, in order, between the capability gate and the record. */
   readonly checks: readonly InstalledCheck[]
   /** The sentences of `90-expect.yaml`, in their order. */
@@ -141,6 +144,7 @@ export const CATALOGUE = pluginCatalogue({
   proofs: proofsOptions,
   archive: archiveOptions,
   telemetry: telemetryOptions,
+  notify: notifyOptions,
 })
 
 const SCHEMAS = new Map(Object.entries(CATALOGUE).map(([plugin, { options }]) => [plugin, options]))
@@ -189,6 +193,7 @@ export async function loadConfiguration(
     proofs: proofsOptions.parse(optionsOf('proofs') ?? {}),
     archive: archiveIn(fileOf('archive')),
     telemetry: telemetryIn(fileOf('telemetry')),
+    notify: notifyIn(fileOf('notify')),
     prices,
     checks: [...checks.values()].map(({ check, digest, shadow, isModule, options, content }) => ({
       ...{ check, digest, shadow, isModule, options },
@@ -199,6 +204,9 @@ export async function loadConfiguration(
     close: () => closeAll(checks),
   }
 }
+
+const notifyIn = (file: OperatorFile | undefined): NotifyOptions | null =>
+  file ? notifyOptions.parse(file.options) : null
 
 const archiveIn = (file: OperatorFile | undefined): ArchiveOptions | null =>
   file ? archiveOptions.parse(file.options) : null

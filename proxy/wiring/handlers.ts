@@ -35,6 +35,7 @@ import { dnsOnlyResolver, httpGet } from '../mcp/http-get/tool.ts'
 import { inspector } from '../mcp/pinning/inspect.ts'
 import type { McpHandlers } from '../mcp/routes.ts'
 import type { McpUpstream } from '../mcp/upstream/client.ts'
+import { targetReader } from '../notify/options.ts'
 import { canSignInByProvider, readClaimMapping } from '../operators/oidc/mapping.ts'
 import { IdentityProvider } from '../operators/oidc/provider.ts'
 import { readSessionRules } from '../operators/sessions/open.ts'
@@ -187,7 +188,7 @@ const openMismatches = ({ modelMismatches }: GatewayServices, { llm }: Configura
 
 function serviceStanding(
   { disk, clockWatch, ledger, mounted, catalogue, modelMismatches, metrics, clock }: GatewayServices,
-  { llm }: Configuration,
+  { llm, notify }: Configuration,
 ): ServiceStanding {
   const isServed = serving(llm)
   return {
@@ -195,6 +196,7 @@ function serviceStanding(
     clockOffS: clockWatch.offS,
     ledgerFailing: ledger.failing,
     rejected: mounted.rejected,
+    told: (notify?.targets ?? []).map((target) => [target.name, targetReader(target)] as const),
     providers: llm.providers.map((provider) => {
       const { name, keyVariable = null } = provider
       const calls = metrics.providers.standing(name, clock())

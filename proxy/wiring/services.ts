@@ -60,6 +60,7 @@ import { openUpstream } from '../llm/upstream/client.ts'
 import { idempotencyKeys } from '../llm/upstream/idempotency-keys.ts'
 import { ParkedCalls } from '../mcp/handlers/parked-calls.ts'
 import { openMcp } from '../mcp/mcp.ts'
+import { NotifyTargets } from '../notify/targets.ts'
 import { FairQueue } from '../operators/oidc/fair-line.ts'
 import { openSessions, signInQuota } from '../operators/sessions/open.ts'
 import { peopleQuotas } from '../people/open.ts'
@@ -307,6 +308,8 @@ export async function openServices(
     },
     /** Counts of the listener for people, whichever configuration is in force. */
     peopleQuotas: peopleQuotas(monotonic),
+    /** The targets that are told of rows, by whichever configuration is in force. */
+    notified: new NotifyTargets({ pages: () => adminUrls()[0] ?? '', clock }),
     /** The connections to LLM providers. */
     upstream,
     /** The keys of providers that expire, or that others write. */

@@ -14,6 +14,7 @@ const CATALOGUE = pluginCatalogue({
   proofs: z.strictObject({}),
   archive: z.strictObject({}),
   telemetry: z.strictObject({}),
+  notify: z.strictObject({}),
 })
 
 /**

@@ -34,7 +34,7 @@ export interface CallPile {
   readonly groups: readonly CallGroup[]
   /** True: there were more groups than are kept or shown. */
   readonly truncated: boolean
-  /** Of all its calls; null: none would wait for an approval. */
+  /** The same of all its calls; null: none would wait for an approval. */
   readonly held: HeldCalls | null
 }
 
@@ -45,7 +45,7 @@ const SAMPLES = 3
 
 type MutableCallGroup = { -readonly [Member in keyof CallGroup]: CallGroup[Member] } & {
   samples: string[]
-  /** Of calls that would wait for an approval, by the day. */
+  /** The numbers of calls that would wait for an approval, by the day. */
   days: Map<string, number>
 }
 

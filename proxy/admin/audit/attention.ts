@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { readCursors } from '../../../db/ledger/cursors/cursors.ts'
 import type { AuditRow } from '../../../db/ledger/read/read.ts'
 import { allowedSince } from '../../../db/ledger/read/refused.ts'
 import { listMcpBindings } from '../../../db/mcp/bindings.ts'
@@ -173,3 +174,7 @@ export const deferCard = emptyOperation({
     })
   },
 })
+
+/** Says since when a reader of the ledger fails, and why; null: it does not. For Attention; no route has it. */
+export const readerFailure = async ({ database }: Pick<AdminContext, 'database'>, reader: string) =>
+  (await readCursors(database, reader)).failure

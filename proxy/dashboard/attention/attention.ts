@@ -39,6 +39,7 @@ import {
   standingCards,
   unpricedModels,
   unreadBundles,
+  untoldTargets,
 } from './standing.ts'
 
 /** Everything that needs a person but refusals, in this order. */
@@ -55,7 +56,7 @@ const SOURCES = [
     endingCertificates,
     sealingStopped,
   ],
-  ...[editedTexts, lateAnchors, archiveCards, endingCas, ownCa, unreadBundles, keylessCallers],
+  ...[editedTexts, lateAnchors, archiveCards, untoldTargets, endingCas, ownCa, unreadBundles, keylessCallers],
 ]
 
 /** Everything that needs a person, and what somebody has put off. */

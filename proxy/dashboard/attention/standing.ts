@@ -1,4 +1,5 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
+import { readerFailure } from '../../admin/audit/attention.ts'
 import { listUnpricedModels } from '../../admin/costs/costs.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { listNearLimits, nearestPart } from '../../admin/limits/usage.ts'
@@ -207,6 +208,22 @@ export async function* lateAnchors({ context }: DashboardContext): AsyncGenerato
     html`<ul>${names.map((name) => html`<li>${name}</li>`)}</ul><p>Whoever owns the database could still rewrite the newest rows. <a href="/proxy/proof">Why</a></p>`,
     ['late', ...names].join('\n'),
   )
+}
+
+/** Tells of those who should be told of rows, and cannot be. */
+export async function* untoldTargets(
+  { standing, context }: DashboardContext,
+  { at }: AdministrationFacts,
+): AsyncGenerator<AttentionCard> {
+  for (const [name, reader] of standing().told) {
+    const failure = await readerFailure(context, reader)
+    if (failure === null) continue
+    yield attentionCard(
+      html`${name} cannot be told of what happens`,
+      html`<p>${escapeHidden(failure.error)}: since ${relativeTime(failure.since, at)}. It is tried again until nobody needs it any more.</p>`,
+      `told ${name} ${failure.since}`,
+    )
+  }
 }
 
 /** Tells of an archive that fails, is overdue, or waits for somebody. */

@@ -57,6 +57,8 @@ export interface ServiceStanding {
   readonly unserved: readonly (Pick<OtherModel, 'asked' | 'calls' | 'at' | 'requestId'> & {
     readonly first: number
   })[]
+  /** The targets that are told of rows: their names, and those of their readers. */
+  readonly told: readonly (readonly [name: string, reader: string])[]
 }
 
 export interface ProviderHealth {

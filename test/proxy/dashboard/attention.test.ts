@@ -23,6 +23,7 @@ const FINE = {
   rejected: null,
   providers: [],
   unserved: [],
+  told: [],
 }
 const DAY_MS = 86_400_000
 
