@@ -205,12 +205,16 @@ const remove = subcommandOf({
 
 const usage = subcommandOf({
   takes: 'NAME',
-  about: 'how much of a limit is used now, by the highest first',
+  about: 'how much of a limit is used, by the highest first',
   misuse: ONE_LIMIT,
-  options: JSON_OPTION,
-  run: async ({ call, say, args: [name], values: { json } }) => {
+  options: {
+    ...JSON_OPTION,
+    span: { type: 'string', value: 'INSTANT', description: 'in the window that has it; default: now' },
+  },
+  run: async ({ call, say, args: [name], values: { json, span } }) => {
     const limit = await limitOf(call, name)
-    const found = expectStatus<LimitUsage>(await call('GET', `${pathOf(limit)}/usage`), 200)
+    const query = span === undefined ? '' : `?${new URLSearchParams({ span }).toString()}`
+    const found = expectStatus<LimitUsage>(await call('GET', `${pathOf(limit)}/usage${query}`), 200)
     if (json) return say(...jsonLines(found))
     const text = (count: number) => amountText(limit.measure, count)
     const rows = found.meters.map((one) => [
@@ -220,7 +224,8 @@ const usage = subcommandOf({
       text(one.amount),
     ])
     say(...alignColumns([['WHO', 'USED', 'SPENT', 'OF'], ...rows]))
-    if (found.resets_at !== null) say(`it begins again on ${found.resets_at}`)
+    if (found.resets_at !== null)
+      say(`it ${Date.parse(found.resets_at) < Date.now() ? 'began' : 'begins'} again on ${found.resets_at}`)
   },
 })
 

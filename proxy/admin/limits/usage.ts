@@ -189,14 +189,20 @@ const limitUsageShape = z.strictObject({
 
 export type LimitUsage = z.output<typeof limitUsageShape>
 
+const spanOf = instant
+  .exactOptional()
+  .meta({ description: 'An instant in the window that is shown. Default: now.' })
+
 export const showLimitUsage = readOperation({
   name: 'showLimitUsage',
-  summary: 'Shows how much of the limit is used now, by the highest first.',
-  takes: { params: idParams },
+  summary: 'Shows how much of the limit is used in a window, by the highest first.',
+  takes: { params: idParams, query: z.object({ span: spanOf }) },
   output: limitUsageShape,
   reasons: ['not_found'],
-  run: async (context, { params: { id } }, { at }) => {
+  run: async (context, { params: { id }, query: { span: asked } }, { at: now }) => {
     const limit = await limitOf(context, id)
+    // What has no window is as it is now.
+    const at = asked === undefined || resetAt(limit, now) === null ? now : Date.parse(asked)
     const { span } = meterAt(limit, at)
     const read = await readMeters(context.database, { id, span, most: MAX_SHOWN })
     const meters = meterUsages(limit, read, at).map(meterView)

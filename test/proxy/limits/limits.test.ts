@@ -51,6 +51,13 @@ t.test(
     t.equal((await chat(gateway, bot)).status, 429)
     const usage = await gateway.admin('GET', `/v1/admin/limits/${id}/usage`)
     t.match(usage.json.meters, [{ principal: null, used: 4, spent: 4, amount: 4 }])
+    const before = await gateway.admin('GET', `/v1/admin/limits/${id}/usage?span=2026-02-14T12:00:00Z`)
+    t.match(before.json, {
+      span: '2026-02-01T00:00:00.000Z',
+      resets_at: '2026-03-01T00:00:00.000Z',
+      meters: [],
+    })
+    t.equal((await gateway.admin('GET', `/v1/admin/limits/${id}/usage?span=yesterday`)).status, 422)
     const path = `/v1/admin/limits/${id}/override`
     t.match((await gateway.admin('DELETE', path)).json, { amount: 3, override: null })
     t.match((await gateway.admin('DELETE', path)).json, { reason: 'conflict' })

@@ -41,9 +41,28 @@ const SHOWN_BY: readonly (readonly [what: string, file: string, test: string])[]
   ],
   ['a call is of the window in which it arrived', 'db/ledger/meters/meter-book', 'the last ms of it belongs'],
   ['a change holds for the next decision', 'proxy/replicas-limits', 'made at the other'],
+  [
+    'what is rehearsed is what then happens',
+    'db/rehearsal/limits',
+    'what a rehearsal says of a limit is what then',
+  ],
+  ['an alert changes no byte of an answer', HERE(), 'changes no byte of any answer'],
+  ['at once: an eleventh never is under way', 'db/ledger/meters/metered', 'an eleventh never is'],
+  [
+    'a caller below its rate is never refused',
+    'db/ledger/meters/meter-book',
+    'at nine tenths of a steady rate',
+  ],
+  [
+    'each changed number is found, by both verifiers',
+    'db/ledger/metered/recompute-limits',
+    'is found, by both',
+  ],
+  ['strict, on the engine: after every commit', 'db/ledger/meters/metered', 'after each commit'],
   ['a cost grows with each count', 'db/ledger/authority/costs', 'a cost grows with each count'],
   // Input that nobody should send.
   ['a price below nothing', 'plugins/prices/prices', 'prices that cannot be are refused'],
+  ['a limit for a model that nobody serves', HERE(), 'a limit for a model that there is not'],
   ['a month that ends', 'plugins/limits/headers', 'February is short'],
   ['a clock that steps back', 'db/ledger/meters/meter-book', 'a clock that steps back gives no part'],
   ['more cached than read', 'db/ledger/authority/costs', 'counts that do not fit are cut'],
@@ -146,6 +165,49 @@ t.test(
     t.ok([200, 429].includes((await chat(gateway, bot)).status))
   },
 )
+
+/** What no two answers share. */
+const OF_ONE_ANSWER = ['audit-receipt', 'date', 'request-id']
+
+t.test('a limit that only alerts changes no byte of any answer', async (t) => {
+  const gateway = await sharedGateway(t)
+  const bot = await gateway.enroll('alerted', ['llm.chat', 'team.alerted'])
+  const one = { ...{ model: 'gpt-test', choices: [] }, usage: { prompt_tokens: 7, completion_tokens: 5 } }
+  const stream = `data: ${JSON.stringify(one)}\n\ndata: [DONE]\n\n`
+  const answers = async () => {
+    answering(gateway, one.usage)
+    const whole = await chat(gateway, bot)
+    gateway.upstream.answer = (response) =>
+      void response.setHeader('content-type', 'text/event-stream').end(stream)
+    const streamed = await chat(gateway, bot, { stream: true })
+    const refused = await chat(gateway, bot, { model: 7 })
+    return [whole, streamed, refused].map(({ status, text, headers }) => {
+      const { 'x-request-id': id, ...others } = headers
+      const rest = Object.entries(others).filter(([name]) => !OF_ONE_ANSWER.includes(name))
+      return { status, text: text.replaceAll(String(id), ''), headers: rest }
+    })
+  }
+  const before = await answers()
+  for (const measure of ['tokens', 'calls'])
+    await limit(gateway, {
+      ...{ name: `alerted-${measure}`, for: { holding: 'team.alerted' }, on: 'alert', show: false },
+      ...{ measure, per: 'day', amount: 1 },
+    })
+  t.same(await answers(), before)
+  t.same(await answers(), before, 'nor when it is used up')
+})
+
+t.test('a limit for a model that there is not holds nobody up', async (t) => {
+  const gateway = await sharedGateway(t)
+  const bot = await gateway.enroll('modelless', ['llm.chat', 'team.modelless'])
+  await limit(gateway, {
+    ...{ name: 'modelless', for: { holding: 'team.modelless', models: ['openai/no-such-*', 'nobody/*'] } },
+    ...{ measure: 'calls', per: 'ever', amount: 0 },
+  })
+  answering(gateway, {})
+  t.equal((await chat(gateway, bot)).status, 200)
+  t.equal((await chat(gateway, bot, { model: 'no-such-model' })).status, 429, 'once it is called, it holds')
+})
 
 t.test('each endpoint counts on one limit, by whatever API', async (t) => {
   const gateway = await sharedGateway(t)

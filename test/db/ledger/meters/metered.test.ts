@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import fc from 'fast-check'
 import { sql } from 'kysely'
 import t, { type Test } from 'tap'
 import { openDatabase } from '../../../../db/engine.ts'
@@ -22,7 +23,12 @@ async function opened(t: Test, directory = t.testdir()) {
   const database = await openDatabase(await databaseUrl(directory))
   const ledger = await openLedger({ database, version: VERSION })
   const meters = () => database.kysely.selectFrom('limit_meters').selectAll().orderBy('limit_id').execute()
-  const rows = () => database.kysely.selectFrom('audit_log').select(['status', 'detail']).execute()
+  const rows = () =>
+    database.kysely
+      .selectFrom('audit_log')
+      .select(['status', 'detail', 'request_id'])
+      .orderBy('seq')
+      .execute()
   const close = async () => {
     await ledger.close()
     t.match(await verifyDatabase(database.kysely), { ok: true })
@@ -73,6 +79,59 @@ t.test('of ten that may be under way an eleventh never is, and each end makes ro
   t.equal(await reserve(ledger, 'req_last', [AT_ONCE]), true)
   await close()
 })
+
+t.test(
+  'after each commit what is spent and held is within the amount, but for what calls cost beyond it',
+  async (t) => {
+    const { ledger, meters, rows, close } = await opened(t)
+    const most = 200
+    for (const strict of [true, false]) {
+      const budget = { ...CALLS, limit: strict ? 'lim_strict' : 'lim_loose', most }
+      const calls = fc.sample(
+        fc.record({ took: fc.integer({ min: 1, max: 40 }), more: fc.integer({ min: -40, max: 20 }) }),
+        { numRuns: 120, seed: 7 },
+      )
+      const charged = new Map<number, number>()
+      await Promise.all(
+        calls.map(async ({ took, more }, n) => {
+          const id = `req_${budget.limit}_${n}`
+          if (!(await reserve(ledger, id, [{ ...budget, took }]))) return
+          const costs = Math.max(0, took + (strict ? Math.min(0, more) : more))
+          charged.set(n, costs)
+          // Some end together with others that begin, and some after them.
+          if (n % 3 > 0) await settle(ledger, id, [{ ...budget, took, charged: costs }])
+        }),
+      )
+      for (const [n, costs] of charged) {
+        const took = calls[n]?.took ?? 0
+        const id = `req_${budget.limit}_${n}`
+        if (n % 3 === 0) await settle(ledger, id, [{ ...budget, took, charged: costs }])
+      }
+      const took = new Map<string, number>()
+      let [used, beyond, places] = [0, 0, 0]
+      for (const { detail, request_id: request } of await rows()) {
+        const [one] = JSON.parse(detail).limits
+        if (one.id !== budget.limit) continue
+        places += 1
+        t.equal(one.n, places)
+        if (one.charged === undefined) {
+          t.equal(one.used, used, 'the row says what was used before it')
+          took.set(String(request), one.took)
+          used += one.took
+        } else {
+          const held = took.get(String(request)) ?? 0
+          used += one.charged - held
+          beyond += Math.max(0, one.charged - held)
+        }
+        t.ok(used <= most + beyond && (!strict || beyond === 0), `${used} at ${places}`)
+      }
+      const meter = (await meters()).find(({ limit_id: id }) => id === budget.limit)
+      const spent = [...charged.values()].reduce((sum, one) => sum + one, 0)
+      t.match(meter, { reserved: 0, spent }, 'all have ended: nothing is held, and what was charged is spent')
+    }
+    await close()
+  },
+)
 
 t.test('a call takes of all its limits or of none, and a refused one has claimed nothing', async (t) => {
   const { database, ledger, meters, close } = await opened(t)
