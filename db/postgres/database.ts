@@ -27,6 +27,7 @@ import { auditStates } from '../migrations/0099_audit_states.ts'
 import type { DatabaseSchema } from '../schema.ts'
 import { messageOf } from '../support/error-message.ts'
 import { AUTHORITY_TOPIC } from '../support/notices.ts'
+import { ThreadPool } from '../support/thread.ts'
 import { migratingConfig, withClient } from './connection.ts'
 import {
   authorityGeneration,
@@ -51,6 +52,7 @@ import { PresenceSession, TaskLeadership } from './presence.ts'
 import { tlsFilesFault } from './protection.ts'
 import { openReadConnections } from './reading.ts'
 import { ServerClock } from './server-clock.ts'
+import type { StateTasks } from './state-thread.ts'
 
 /**
  * Orders every text column by its bytes, as SQLite does: pages rest on it, and a language's order changes
@@ -107,6 +109,15 @@ export const POSTGRES_MIGRATIONS: NamedMigrations = sortedMigrations({
   '0114_people_generation': peopleGeneration,
 })
 
+/** The time without a question after which the thread is let go: a state is said once a day. ms. */
+const STATE_IDLE_MS = 5_000
+
+const stateThread = new ThreadPool<StateTasks>(import.meta, './state-thread', {
+  name: 'the thread that computes states',
+  idleMs: STATE_IDLE_MS,
+  endsOnAbort: true,
+})
+
 export async function openPostgresDatabase(url: string): Promise<Database> {
   const fault = tlsFilesFault(url)
   if (fault !== null) throw new Error(fault)
@@ -129,7 +140,10 @@ export async function openPostgresDatabase(url: string): Promise<Database> {
     authority,
     audit: new LedgerReader(
       {
-        ask: (question, signal) => answerTo(kysely, question, signal, placedPages),
+        ask: (question, signal) =>
+          question.kind === 'state'
+            ? stateThread.stream('answer', { url, question }, { signal })
+            : answerTo(kysely, question, signal, placedPages),
         close: () => Promise.resolve(),
       },
       archive,

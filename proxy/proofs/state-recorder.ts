@@ -1,9 +1,8 @@
 import type { Logger } from 'pino'
 import type { Database } from '../../db/database.ts'
 import { STATE_ACTION } from '../../db/ledger/authority/ledger-state.ts'
-import { hashOf } from '../../db/ledger/record/leaf.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
-import { type StoredState, statesUpTo, storeState, textOfState } from '../../db/ledger/tree/states.ts'
+import { bytesOfState, type StoredState, statesUpTo, storeState } from '../../db/ledger/tree/states.ts'
 import { currentTree } from '../../db/ledger/tree/store.ts'
 import { TILE_WIDTH } from '../../db/ledger/tree/tiles.ts'
 import { timestamp } from '../../db/support/statement.ts'
@@ -74,11 +73,10 @@ export async function recordState(
 ): Promise<StoredState> {
   const [last] = await statesUpTo(database, tree, leaf, 1)
   if (last?.leaf === leaf) return last
-  const before = last ? await textOfState(database, last) : null
+  const before = last ? await bytesOfState(database, last) : null
   const [from, after] = [last?.leaf ?? 0, last?.place ?? 0]
   if (leaf - from > MANY_ROWS) log.info({ rows: leaf - from }, 'the state of the ledger is computed')
-  const made = await database.audit.state({ after, count: leaf - from, before }, signal)
-  const sha256 = hashOf(made.text)
+  const { place, sha256, state } = await database.audit.state({ after, count: leaf - from, before }, signal)
   const at = clock()
   const detail = { leaf, sha256 }
   const [row] = await ledger.commit({
@@ -87,7 +85,7 @@ export async function recordState(
   })
   if (!row) throw new Error('the row of a state was not stored')
   const { stream, seq } = row
-  const stored = { tree, leaf, place: made.place, sha256, at: timestamp(at), stream, seq }
-  await ledger.commit({ statements: [await storeState(database, stored, made.text)], entries: [] })
+  const stored = { tree, leaf, place, sha256, at: timestamp(at), stream, seq }
+  await ledger.commit({ statements: [storeState(database, stored, state)], entries: [] })
   return stored
 }

@@ -9,7 +9,9 @@ import type { SpendAnswer, SpendQuestion } from '../counts/spend-counts.ts'
 import { groupSpends } from '../counts/spend-store.ts'
 import { countPortion, countWithin } from '../counts/store.ts'
 import { LedgerError } from '../record/entry.ts'
+import { hashOf } from '../record/leaf.ts'
 import { leafHash } from '../tree/hashes.ts'
+import { stateBytes, stateTextIn } from '../tree/states.ts'
 import { readState, recomputer } from '../verify/recompute.ts'
 import type { LedgerVerdict } from '../verify/verify.ts'
 import { type ArchiveFolder, ROWS_PER_READ, type RowFilter } from './find.ts'
@@ -35,11 +37,18 @@ interface ArchiveQuestion {
   readonly folder: string | null
 }
 
-/** Asks what `count` rows after a place leave of a state (docs/ledger.md#state); null: of nothing. */
+/** Asks what `count` rows after a place leave of a state (docs/ledger.md#state), as it is stored; null: of nothing. */
 interface StateQuestion {
   readonly after: number
   readonly count: number
-  readonly before: string | null
+  readonly before: Uint8Array | null
+}
+
+/** A state as it is stored, and the place of the last row that made it. */
+export interface MadeState {
+  readonly place: number
+  readonly sha256: string
+  readonly state: Buffer
 }
 
 /** An answer: text as UTF-8, in pieces of {@link PIECE} and a row at the most. */
@@ -101,7 +110,7 @@ async function* stateAfter(
   signal: AbortSignal,
   pages: ReadLedgerPages | undefined,
 ): AnswerPieces {
-  const state = before === null ? undefined : readState(before)
+  const state = before === null ? undefined : readState(await stateTextIn(before))
   if (state === null) throw new Error('the stored state of the ledger is none')
   const walk = recomputer({ before: state, judges: false })
   let [left, place] = [count, after]
@@ -114,7 +123,9 @@ async function* stateAfter(
     if (left === 0) break
   }
   if (left > 0) throw new Error(`${left} rows are missing before the state of leaf ${count}`)
-  yield Uint8Array.from(Buffer.from(`${place}\n${stateText(walk.state())}`))
+  const text = stateText(walk.state())
+  yield Uint8Array.from(Buffer.from(`${place} ${hashOf(text)}\n`))
+  yield Uint8Array.from(await stateBytes(text))
 }
 
 const SPAN = 4_096
@@ -239,14 +250,16 @@ export class LedgerReader {
     ) as MinuteCounts
   }
 
-  /** Returns the text of a state, and the place of the last row that made it. Throws an AbortError. */
-  async state(
-    question: StateQuestion,
-    signal: AbortSignal,
-  ): Promise<{ readonly text: string; readonly place: number }> {
-    const said = await joinPieces(this.#answering.ask({ kind: 'state', ...question }, signal))
-    const end = said.indexOf('\n')
-    return { text: said.slice(end + 1), place: Number(said.slice(0, end)) }
+  /** Computes a state; whoever asks never holds its text, which may be long. Throws an AbortError. */
+  async state(question: StateQuestion, signal: AbortSignal): Promise<MadeState> {
+    const pieces: Uint8Array[] = []
+    for await (const piece of this.#answering.ask({ kind: 'state', ...question }, signal)) pieces.push(piece)
+    const [head, ...state] = pieces
+    const [place, sha256 = ''] = Buffer.from(head ?? [])
+      .toString()
+      .trim()
+      .split(' ')
+    return { place: Number(place), sha256, state: Buffer.concat(state) }
   }
 
   async firstSince(instant: string): Promise<number | null> {

@@ -30,23 +30,31 @@ export const statesUpTo = (
     .limit(most)
     .execute()
 
-/** Reads the text of a state. */
-export async function textOfState({ kysely }: StateDatabase, { tree, leaf }: StoredState): Promise<string> {
+/** Makes of the text of a state what is stored of it. */
+export const stateBytes = (text: string): Promise<Buffer> => deflated(text)
+
+/** Reads the text of a state in what is stored of it. */
+export const stateTextIn = async (stored: Uint8Array): Promise<string> => (await inflated(stored)).toString()
+
+/** Reads what is stored of a state. */
+export async function bytesOfState(
+  { kysely }: StateDatabase,
+  { tree, leaf }: StoredState,
+): Promise<Uint8Array> {
   const { state } = await kysely
     .selectFrom('audit_states')
     .select('state')
     .where('tree', '=', tree)
     .where('leaf', '=', leaf)
     .executeTakeFirstOrThrow()
-  return (await inflated(state)).toString()
+  return state
 }
 
-export async function storeState(
-  { kysely }: StateDatabase,
-  stored: StoredState,
-  text: string,
-): Promise<LedgerStatement> {
-  const state = await deflated(text)
+/** Reads the text of a state: with many principals it takes longer than a turn of a loop may. */
+export const textOfState = async (database: StateDatabase, stored: StoredState): Promise<string> =>
+  stateTextIn(await bytesOfState(database, stored))
+
+export function storeState({ kysely }: StateDatabase, stored: StoredState, state: Buffer): LedgerStatement {
   const insert = kysely.insertInto('audit_states').values({ ...stored, state })
   return { ...statementOf(insert.compile(), 1), beside: 'upkeep' }
 }
