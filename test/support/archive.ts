@@ -39,6 +39,7 @@ export async function openLog(
   t: Pick<Test, 'teardown'>,
   url: string,
   clock: () => number = () => AT,
+  passphrase = 'of this test',
 ): Promise<ArchivedLog> {
   const database = await openDatabase(url)
   const ledger = await openLedger({ database, version: VERSION })
@@ -46,7 +47,7 @@ export async function openLog(
     await ledger.close()
     await database.close()
   })
-  const keys = new LogKeys({ database, ledger, passphrase: 'of this test', clock })
+  const keys = new LogKeys({ database, ledger, passphrase, clock })
   const sealer = new LedgerSealer({ database, ledger, keys, clock })
   return { database, ledger, keys, sealer, clock, configDigest: () => 'cd'.repeat(32), goesOn: () => true }
 }

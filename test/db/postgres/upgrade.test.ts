@@ -1,8 +1,13 @@
 import { execFile } from 'node:child_process'
+import { mkdirSync } from 'node:fs'
 import { Agent } from 'node:https'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
+import { pino } from 'pino'
 import t, { type Test } from 'tap'
+import { databaseLocation } from '../../../db/engine.ts'
+import { archiveRows } from '../../../proxy/archive/archive.ts'
+import { openLog } from '../../support/archive.ts'
 import { started as startRow } from '../../support/db/history.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'
 import { raw, replica } from '../../support/db/postgres/replica.ts'
@@ -17,6 +22,7 @@ const sallyport = verbsInTurn(t)
 
 // The last commit whose newest migration is 0052.
 const BEFORE = '88b446548a1f3da3a127acff65d07d6c7df0e5e1'
+const PASSPHRASE = 'the passphrase of all replicas'
 const CHAT = { model: 'gpt-test', messages: [] }
 /** Within what time a gateway serves again whose sessions were ended. ms. */
 const BACK_MS = 30_000
@@ -68,7 +74,7 @@ async function sideBySide(t: Test) {
   const upstream = await testUpstream(t)
   upstream.answer = completion
   const url = await (await cluster()).fresh()
-  const shared = { MCP_PROXY_DATABASE_URL: url, MCP_PROXY_KEY_PASSPHRASE: 'the passphrase of all replicas' }
+  const shared = { MCP_PROXY_DATABASE_URL: url, MCP_PROXY_KEY_PASSPHRASE: PASSPHRASE }
   const environmentOf = async (name: string) => ({
     ...(await environment(join(t.testdirName, name), upstream.url)),
     ...shared,
@@ -179,5 +185,40 @@ t.test(
     await earlier.stop()
     await present.stop()
     t.match(await sallyport(['verify', url]), { code: 0 })
+  },
+)
+
+t.test(
+  'rows of the version before are archived by this one, and proven as they were written',
+  { skip: withoutCommit(BEFORE), timeout: 180_000 },
+  async (t) => {
+    const { url, earlier, present, bot } = await sideBySide(t)
+    for (let calls = 0; calls < 140; calls += 20)
+      await Promise.all(Array.from({ length: 20 }, () => earlier.chat(bot)))
+    await earlier.stop()
+    await present.stop()
+    const env = { MCP_PROXY_DATABASE_URL: url, MCP_PROXY_DATA_DIR: t.testdirName }
+    t.match(await sallyport(['migrate', 'up'], env), { code: 0 })
+    const { rows } = await raw(url, 'select count(*)::int as leaves from audit_rows where leaf is not null')
+    t.ok(rows[0].leaves > 256, `${rows[0].leaves} rows have the form of before`)
+
+    const log = await openLog(t, url, Date.now, PASSPHRASE)
+    await log.ledger.commit({ entries: [startRow] })
+    await log.sealer.seal()
+    const folder = join(t.testdirName, 'archive')
+    mkdirSync(folder, { recursive: true })
+    const given = {
+      ...log,
+      folder,
+      location: databaseLocation(url),
+      authority: { rootPem: '', intermediatePem: '', rotation: null },
+      anchors: () => [],
+      log: pino({ level: 'silent' }),
+    }
+    await archiveRows(given, 255, new AbortController().signal)
+    const left = await raw(url, 'select count(*)::int as rows from audit_rows where leaf is not null')
+    t.ok(left.rows[0].rows <= rows[0].leaves - 250, `${left.rows[0].rows} of them are left`)
+    const verified = await sallyport(['verify', url, '--archive', folder])
+    t.match(verified, { code: 0, out: /^1 segment: leaves 0 to 255, 256 rows$/m })
   },
 )
