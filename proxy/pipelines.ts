@@ -36,9 +36,9 @@ import { JUDGED_MEMBERS, type LlmTarget, llmCall, llmMembers } from './llm/routi
 import type { StateMemory } from './llm/state/memory.ts'
 import { WATCHED_NAMES } from './llm/state/names.ts'
 import { providerState } from './llm/state/provider-state.ts'
-import { mcpAccount, mcpAccountForeseen } from './mcp/gate/account.ts'
+import { mcpAccountForeseen } from './mcp/gate/account.ts'
 import { approvalJudge } from './mcp/gate/approval.ts'
-import { mcpApproval, mcpApprovalForeseen, mcpState, mcpTool } from './mcp/gate/checks.ts'
+import { mcpAccount, mcpApproval, mcpApprovalForeseen, mcpState, mcpTool } from './mcp/gate/checks.ts'
 import type { McpTarget } from './mcp/gate/demand-now.ts'
 import {
   mcpResourceLookup,

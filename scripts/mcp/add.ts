@@ -100,7 +100,7 @@ interface OAuthOptions {
   readonly 'client-secret'?: string | undefined
 }
 
-/** What is missing, or too much, the service says. */
+/** Makes the block of a server of accounts. The service says what is missing, or too much. */
 function oauthOf(values: OAuthOptions) {
   const { reader, issuer, scope: scopes, 'client-id': client_id, 'client-secret': client_secret_ref } = values
   const given = { reader, issuer, scopes, client_id, client_secret_ref }

@@ -124,7 +124,7 @@ ${plural !== 'operators' && html`<section class="card" id="limits" data-load="${
 ${plural !== 'operators' && hasCapability(facts, 'admin.audit') && html`<section class="card" id="costs" data-load="${ownPage('costs', id)}"><h2>Costs of this month</h2><p><a href="${ownPage('costs', id)}">What its calls cost</a></p></section>`}
 ${plural === 'operators' ? html`` : whatIfCard(path)}
 ${plural === 'operators' ? html`` : await bindingsOf(dashboard, id, facts)}
-${plural === 'operators' ? html`` : await accountsCard(dashboard, plural, id, facts)}
+${plural !== 'operators' && context.accounts ? await accountsCard(dashboard, plural, id, facts) : html``}
 ${await recentCalls(dashboard, id, facts)}`
 }
 

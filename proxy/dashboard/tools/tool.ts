@@ -71,6 +71,7 @@ export const toolPage: DashboardPage = async ({ context }, facts) => {
       ],
       ['Each call approved by', approverWords(value.approval)],
       ['Least proof', proofText(value)],
+      ...accountFacts(value),
       ['Read', relativeTime(value.last_read_at, facts.at)],
       ['Says about itself', html`<pre>${textOf(introductionIn(value.server))}</pre>`],
     ])}<p>${button(facts, 'admin.tools', `${path}/refresh`, 'Read it now')} ${button(facts, 'admin.tools', `${path}/${value.enabled ? 'disable' : 'enable'}`, value.enabled ? 'Disable it' : 'Enable it', { if_match: ifMatch })} ${button(facts, 'admin.tools', `${path}/remove`, 'Remove it', { if_match: ifMatch })}</p>${hasCapability(facts, 'admin.tools') && html`<details><summary>Another address</summary><form method="post" action="${path}/address">${csrf(facts.session)}<input type="hidden" name="if_match" value="${ifMatch}"><label>Address <input name="endpoint_url" type="url" required maxlength="2048" value="${value.endpoint_url}"></label><p class="faint">It is read at once. What its tools say is judged by what was approved at the address before.</p><button>Use this address</button></form></details>${approvalRuleForm(value, { path, ifMatch }, facts)}`}</section>
@@ -211,6 +212,17 @@ function markNewLines(text: string, other: string): HtmlFragment {
   const known = new Set(other.split('\n'))
   return html`${text.split('\n').map((line) => (known.has(line) ? html`${line}\n` : html`<mark>${line}</mark>\n`))}`
 }
+
+/** Says of a server of accounts where they are, and who reads it. Nothing of any other. */
+const accountFacts = ({ oauth }: Pick<ServerView, 'oauth'>): readonly (readonly [string, string])[] =>
+  oauth === null
+    ? []
+    : [
+        ['Called by', 'the account of each caller'],
+        ['Issuer', oauth.issuer ?? 'the one that it names'],
+        ['Scopes', oauth.scopes.join(', ') || 'what the issuer gives by itself'],
+        ['Read by the account of', oauth.reader ?? 'nobody: its reader was erased'],
+      ]
 
 /** The least proof that a server takes of callers, and that single tools take instead. */
 const proofText = ({ min_proof: all, tool_min_proof: own }: ProofDemands): string =>

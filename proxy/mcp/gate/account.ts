@@ -9,9 +9,8 @@ import type { Accounts } from '../accounts/accounts.ts'
 import type { ConsentLinks } from '../accounts/consent-links.ts'
 import { asksUrl, ConsentRequired, type UrlQuestion } from '../protocol/approval-required.ts'
 import type { RequestStates } from '../state/request-state.ts'
-import type { CallerSession } from '../state/sessions.ts'
 import { CallAccount } from './call-account.ts'
-import { accountStateOwner, type CallDestination, destinationOf, type GrantedMcpCall } from './checks.ts'
+import { type AccountFacts, accountedTarget, accountStateOwner, type CallDestination } from './checks.ts'
 
 /** The accounts of callers at MCP servers; without the listener for people there are none. */
 export interface AccountSources {
@@ -27,18 +26,8 @@ interface AccountDependencies {
   readonly clock: () => number
 }
 
-interface AccountInput extends Pick<GrantedMcpCall, 'message' | 'granted'> {
-  readonly session: CallerSession | null
-  readonly consentAsked: boolean
-}
-
-interface AccountFact {
-  /** The caller's account at the one server that it reaches; null: that takes none. */
-  readonly account: CallAccount | null
-}
-
 /** Finds the account of a caller at a server. Refuses with {@link ConsentRequired}. */
-export type FindCallAccount = (facts: AccountInput, to: CallDestination) => Promise<CallAccount>
+export type FindCallAccount = (facts: AccountFacts, to: CallDestination) => Promise<CallAccount>
 
 export function callAccountFinder({
   accounts: sources,
@@ -67,29 +56,6 @@ export function callAccountFinder({
   }
 }
 
-const NO_ACCOUNT: AccountFact = { account: null }
-
-/** Finds the caller's own account, if the server is called by accounts (docs/accounts.md). Asks nothing else. */
-export const mcpAccount = (find: FindCallAccount): Plugin<AccountInput, AccountFact> => ({
-  name: 'account',
-  admit: (facts) => {
-    const to = accountedTarget(facts)
-    return to === null ? NO_ACCOUNT : find(facts, to).then((account) => ({ account }))
-  },
-  still: async (facts) => {
-    const to = accountedTarget(facts)
-    // An answer goes by the account of the call that was asked, whatever has become of it.
-    if (to !== null && (await find(facts, to)).id !== facts.account?.id) throw new Refusal('consent_required')
-    return {}
-  },
-})
-
-function accountedTarget({ granted: { target } }: Pick<AccountInput, 'granted'>): CallDestination | null {
-  if (target.kind !== 'tool' && target.kind !== 'relay') return null
-  const to = destinationOf(target)
-  return to.resource.auth_type === 'oauth' ? to : null
-}
-
 const closed = (): Refusal =>
   new Refusal('mcp_failed', {
     message:
@@ -115,7 +81,7 @@ function consentRequired(
 /** A client is asked to open the page once: if nothing is connected by its next call, that is an error. */
 function questionOf(
   states: RequestStates,
-  { message, session, granted, consentAsked }: AccountInput,
+  { message, session, granted, consentAsked }: AccountFacts,
   to: CallDestination,
   url: string,
 ): UrlQuestion | null {
@@ -129,7 +95,7 @@ function questionOf(
 /** Says of a call that nobody makes whether its principal would have to connect an account. */
 export const mcpAccountForeseen = (
   sources: AccountSources | null,
-): Plugin<Pick<AccountInput, 'granted'>, object> => ({
+): Plugin<Pick<AccountFacts, 'granted'>, object> => ({
   name: 'account',
   admit: async ({ granted }) => {
     const to = accountedTarget({ granted })

@@ -55,9 +55,12 @@ export class CallAccount implements CallerAccount, DecisionAccount {
     const isNew = typeof nonce === 'string' && nonce !== this.#nonce
     if (isNew) this.#nonce = nonce
     if (isNew && challenge.error === 'use_dpop_nonce') return true
-    const now = await asking(this.#of.accounts.refresh(this.#account, this.#account.revision))
+    const { revision } = this.#account
+    const now = await asking(this.#of.accounts.refresh(this.#account, revision))
     if (now === 'ended') throw this.#of.consent([])
     this.#account = now
+    // A token that was new when it was refused is not had newer.
+    if (now.revision === revision) return false
     this.refreshed = true
     return true
   }

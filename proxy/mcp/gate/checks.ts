@@ -206,6 +206,43 @@ export function sealState(
   return states.seal(`${approval.id}.${state}`, { ...owner, approval: approval.id })
 }
 
+export interface AccountFacts extends Pick<GrantedMcpCall, 'message' | 'granted'> {
+  readonly session: CallerSession | null
+  readonly consentAsked: boolean
+}
+
+interface AccountFact<Account> {
+  /** The caller's account at the one server that it reaches; null: that takes none. */
+  readonly account: Account | null
+}
+
+/**
+ * Finds the caller's own account, if the server is called by accounts (docs/accounts.md). Asks nothing of any
+ * other. An answer to a question goes by the account of the call that was asked.
+ */
+export const mcpAccount = <Account extends { readonly id: string }>(
+  find: (facts: AccountFacts, to: CallDestination) => Promise<Account>,
+): Plugin<AccountFacts, AccountFact<Account>> => ({
+  name: 'account',
+  admit: (facts) => {
+    const to = accountedTarget(facts)
+    return to === null ? { account: null } : find(facts, to).then((account) => ({ account }))
+  },
+  still: async (facts) => {
+    const to = accountedTarget(facts)
+    if (to !== null && (await find(facts, to)).id !== facts.account?.id) throw new Refusal('consent_required')
+    return {}
+  },
+})
+
+export function accountedTarget({
+  granted: { target },
+}: Pick<AccountFacts, 'granted'>): CallDestination | null {
+  if (target.kind !== 'tool' && target.kind !== 'relay') return null
+  const to = destinationOf(target)
+  return to.resource.auth_type === 'oauth' ? to : null
+}
+
 export interface ApprovalFacts extends ToolCheckFacts {
   readonly commitments: CallCommitments
   readonly session: CallerSession | null
