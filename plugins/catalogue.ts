@@ -21,6 +21,7 @@ export const pluginCatalogue = <
   Archive extends ZodType,
   Telemetry extends ZodType,
   Notify extends ZodType,
+  Export extends ZodType,
 >(services: {
   llm: Llm
   mcp: Mcp
@@ -31,6 +32,7 @@ export const pluginCatalogue = <
   archive: Archive
   telemetry: Telemetry
   notify: Notify
+  export: Export
 }) =>
   ({
     pin: { place: 'identity', file: '10-pin.yaml', options: pinOptions, needs: [], gives: ['principal'] },
@@ -75,6 +77,7 @@ export const pluginCatalogue = <
     archive: { place: 'service', options: services.archive, needs: [], gives: [] },
     telemetry: { place: 'service', options: services.telemetry, needs: [], gives: [] },
     notify: { place: 'service', options: services.notify, needs: [], gives: [] },
+    export: { place: 'service', options: services.export, needs: [], gives: [] },
   }) as const satisfies PluginCatalogue
 
 export type PluginCatalogue = Readonly<Record<string, CatalogueRow>>

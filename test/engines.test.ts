@@ -28,6 +28,7 @@ const OPEN_NONE = [
   'test/proxy/admin/approvals.test.ts',
   'test/proxy/wiring/configuration.test.ts',
   'test/proxy/boot/settings.test.ts',
+  'test/proxy/export/sinks.test.ts',
   'test/scripts/print.test.ts',
   'test/scripts/verbs/costs.test.ts',
   'test/scripts/verbs/translate.test.ts',

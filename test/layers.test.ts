@@ -58,6 +58,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   proofs: ['http', 'admin', 'egress', 'tasks'],
   archive: ['admin', 'proofs', 'tasks'],
   notify: ['egress'],
+  export: ['admin', 'egress'],
   federation: ['auth', 'egress', 'tasks'],
   admin: ['http', 'egress', 'mcp/accounts', 'mcp/pinning'],
   operators: ['http', 'admin', 'egress'],
@@ -391,6 +392,7 @@ const SENDERS: Readonly<Record<string, string | null>> = {
   'proxy/mcp/upstream/exchange.ts': '.authority.unchanged) throw OVERTAKEN',
   'proxy/mcp/http-get/fetch.ts': 'new AllowedDispatchHandler(',
   // On nobody's behalf.
+  'proxy/export/https-sink.ts': null,
   'proxy/federation/follow-bundles.ts': null,
   'proxy/federation/publish.ts': null,
   'proxy/notify/targets.ts': null,

@@ -38,6 +38,7 @@ import { trustedCasForms } from './principals/trusted-cas.ts'
 import { usagePage } from './principals/usage.ts'
 import { whatIfPage } from './principals/what-if.ts'
 import { archiveForms, archivePage } from './proof/archive.ts'
+import { exportsPage } from './proof/exports.ts'
 import { evidenceForm, proofPage, reviewedForm, verifyForm } from './proof/proof.ts'
 import { providersPage, tryForm } from './providers/providers.ts'
 import { modesForm, rotateForm, settingsForms, settingsPage } from './settings/settings.ts'
@@ -332,6 +333,7 @@ function ledgerRoutes({ page, rendered, form }: DashboardDoors, d: DashboardCont
     form('/proxy/proof/verify', audit.verify, verifyForm(d)),
     form('/proxy/proof/reviewed', audit.reviewed, reviewedForm(d)),
     page('/proxy/archive', 'admin.read', archivePage),
+    page('/proxy/exports', 'admin.read', exportsPage),
     form('/proxy/archive', archive.run, forms.run),
     form(`${file}/confirm`, archive.confirm, forms.confirm),
     form(`${file}/forget`, archive.forget, forms.forget),

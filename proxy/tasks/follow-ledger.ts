@@ -11,7 +11,7 @@ interface FollowersDependencies {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'commit'>
   /** The readers of the configuration in force. Their names differ. */
-  readonly followers: () => readonly LedgerFollower[]
+  readonly followers: () => Promise<readonly LedgerFollower[]>
   /** Told of each failure. */
   readonly onFailure?: (name: string) => void
   readonly clock: () => number
@@ -56,7 +56,10 @@ export function followersTask(given: FollowersDependencies): RoundsTask {
     atOnce: AT_ONCE,
     waits: false,
     leads: () => database.leads(NAME),
-    due: () => followers().filter(({ name }) => performance.now() >= (failing.get(name)?.retryAt ?? 0)),
+    due: async function* () {
+      for (const follower of await followers())
+        if (performance.now() >= (failing.get(follower.name)?.retryAt ?? 0)) yield follower
+    },
     idOf: ({ name }) => name,
     work: async (follower, signal) => {
       try {

@@ -63,6 +63,8 @@ interface GaugeSources {
   }
   /** The state of the breaker of each provider, by name. */
   readonly providerStates: () => readonly (readonly [string, keyof typeof PROVIDER_STATES])[]
+  /** The rows that each sink of 85-export.yaml has not taken, by name. */
+  readonly exportLags: () => Promise<readonly (readonly [string, number])[]>
   readonly limits: ReadLimitFigures
   /** The ends of the service's own certificates, by name. Seconds since the epoch. */
   readonly certificates: () => Promise<ReadonlyMap<string, number>>
@@ -127,6 +129,7 @@ export function createMetrics(ask: GaugeSources) {
   })
   certificateGauge(registry, ask.certificates)
   providerGauge(registry, ask.providerStates)
+  exportGauge(registry, ask.exportLags)
   lostLinesCounter(registry, ask.lostLines)
   gauges(registry, { held_bytes: ['Bytes of bodies and answers that calls hold.', ask.held] })
   buildInfo(registry)
@@ -256,6 +259,11 @@ export function createMetrics(ask: GaugeSources) {
       'Requests to the collector that it did not take.',
       'signal',
     ),
+    exportFailures: counter(
+      'export_failures_total',
+      'Pages of rows that a sink of 85-export.yaml did not take.',
+      'sink',
+    ),
     overBudget: counter(
       'held_refusals_total',
       'Bodies and answers that were refused because too many bytes are held.',
@@ -323,6 +331,21 @@ function providerGauge(registry: Registry, ask: GaugeSources['providerStates']):
     collect() {
       this.reset()
       for (const [provider, state] of ask()) this.set({ provider }, PROVIDER_STATES[state])
+    },
+  })
+  registry.registerMetric(made)
+}
+
+function exportGauge(registry: Registry, ask: GaugeSources['exportLags']): void {
+  const made = new Gauge({
+    name: 'sallyport_export_lag_rows',
+    help: 'Rows that a sink of 85-export.yaml has not taken yet.',
+    labelNames: ['sink'],
+    registers: [],
+    async collect() {
+      const lags = await ask().catch(() => [])
+      this.reset()
+      for (const [sink, rows] of lags) this.set({ sink }, rows)
     },
   })
   registry.registerMetric(made)

@@ -5,6 +5,7 @@ import { trustBundleOf } from '../admin/principals/enroll.ts'
 import { putFollowedBundle } from '../admin/principals/trusted-cas.ts'
 import { SEGMENT_ROWS } from '../archive/options.ts'
 import { type ArchiveTask, archiveOnSchedule } from '../archive/schedule.ts'
+import { sinkOfFollower } from '../export/options.ts'
 import { followBundles } from '../federation/follow-bundles.ts'
 import { federationTask } from '../federation/publish.ts'
 import { inspector } from '../mcp/pinning/inspect.ts'
@@ -51,14 +52,16 @@ export function startTasks(services: GatewayServices, inForce: () => Configurati
     countTask(services),
     stateTask(services, inForce),
     services.mounted.archive(),
+    followTask(services, inForce),
     bundleTask(services, inForce),
-    notifyTask(services, inForce),
     ...federation(services),
   ]
   const stopTimers = runTasks([...periodicTasks(services, inForce), ...rounds], services.logs.log)
   return () => {
     stopTimers()
-    return Promise.all(rounds.map((task) => task.stop())).then(() => services.notified.close())
+    return Promise.all(rounds.map((task) => task.stop())).then(() =>
+      Promise.all([services.exported.close(), services.notified.close()]),
+    )
   }
 }
 
@@ -155,14 +158,21 @@ const countTask = ({ dataDirectory, ledger, metrics, clock }: GatewayServices): 
     },
   })
 
-/** Has those who are told of rows be told. */
-const notifyTask = (
-  { dataDirectory, ledger, notified, clock, logs }: GatewayServices,
+/** Has sinks and those who are told of rows get them. */
+const followTask = (
+  { dataDirectory, ledger, metrics, exported, notified, clock, logs }: GatewayServices,
   inForce: () => Configuration,
 ): RoundsTask =>
   followersTask({
     ...{ database: dataDirectory.database, ledger, clock, log: logs.log },
-    followers: () => notified.readers(inForce().notify),
+    followers: async () => [
+      ...(await exported.followers(inForce().exports)),
+      ...(await notified.readers(inForce().notify)),
+    ],
+    onFailure: (name) => {
+      const sink = sinkOfFollower(name)
+      if (sink !== null) metrics.exportFailures.inc({ sink })
+    },
   })
 
 /** Makes the task of the archive, which an operator may ask for work without the others. */

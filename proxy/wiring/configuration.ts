@@ -23,6 +23,7 @@ import { openPriceTable } from '../../plugins/prices/table.ts'
 import { expectOptions } from '../admin/conditions/sentence.ts'
 import type { Expectation, ExpectationsInForce } from '../admin/operation/context.ts'
 import { type ArchiveOptions, archiveOptions } from '../archive/options.ts'
+import { type ExportOptions, exportOptions } from '../export/options.ts'
 import { type LlmOptions, llmOptions, withKeyVariables, withProxies } from '../llm/options.ts'
 import { type McpOptions, mcpOptions } from '../mcp/options.ts'
 import { type NotifyOptions, notifyOptions } from '../notify/options.ts'
@@ -61,6 +62,8 @@ export interface Configuration {
   readonly telemetry: TelemetryOptions | null
   /** The options of `75-notify.yaml`; null if there is none. */
   readonly notify: NotifyOptions | null
+  /** The options of `85-export.yaml`; null if there is none. */
+  readonly exports: ExportOptions | null
   /** The operator's own checks and policy, in order, between the capability gate and the record. */
   readonly checks: readonly InstalledCheck[]
   /** The sentences of `90-expect.yaml`, in their order. */
@@ -145,6 +148,7 @@ export const CATALOGUE = pluginCatalogue({
   archive: archiveOptions,
   telemetry: telemetryOptions,
   notify: notifyOptions,
+  export: exportOptions,
 })
 
 const SCHEMAS = new Map(Object.entries(CATALOGUE).map(([plugin, { options }]) => [plugin, options]))
@@ -194,6 +198,7 @@ export async function loadConfiguration(
     archive: archiveIn(fileOf('archive')),
     telemetry: telemetryIn(fileOf('telemetry')),
     notify: notifyIn(fileOf('notify')),
+    exports: exportIn(fileOf('export')),
     prices,
     checks: [...checks.values()].map(({ check, digest, shadow, isModule, options, content }) => ({
       ...{ check, digest, shadow, isModule, options },
@@ -213,6 +218,9 @@ const archiveIn = (file: OperatorFile | undefined): ArchiveOptions | null =>
 
 const telemetryIn = (file: OperatorFile | undefined): TelemetryOptions | null =>
   file ? telemetryOptions.parse(file.options) : null
+
+const exportIn = (file: OperatorFile | undefined): ExportOptions | null =>
+  file ? exportOptions.parse(file.options) : null
 
 function expectationsIn(file: OperatorFile | undefined): readonly Expectation[] {
   const { expect } = expectOptions.parse(file?.options ?? {})

@@ -22,6 +22,7 @@ import { type DataDirectory, openDataDirectory } from '../boot/data-directory.ts
 import { trustExtraCas } from '../boot/extra-cas.ts'
 import { makeDataDirectory } from '../boot/prepare-directory.ts'
 import type { Settings } from '../boot/settings.ts'
+import { exportDesk } from '../export/desk.ts'
 import { type ControlSocket, openControl } from '../http/control-socket.ts'
 import { readDescriptorLimit } from '../http/descriptors.ts'
 import { openListeners } from '../http/listeners.ts'
@@ -189,6 +190,10 @@ async function openGateway(opening: OpenOptions): Promise<Gateway> {
   let archive: ArchiveTask | null = null
   services.mounted.archive = () => (archive ??= archiveTask(services, inForce.configuration))
   services.mounted.archiveAlarm = () => archiveDeskOf(services, inForce.configuration()).alarm(clock())
+  services.mounted.exportLags = async () => {
+    const desk = exportDesk(dataDirectory.database, inForce.configuration().exports)
+    return (await desk.list(clock())).map(({ name, lag_rows: rows }) => [name, rows] as const)
+  }
   services.mounted.lateAnchors = lateAnchorsOf(dataDirectory.database, inForce.configuration, clock)
   const digest = (): string => inForce.configuration().digest
   const note: WriteServiceRow = (action, detail, judgedBy = digest()) =>

@@ -18,6 +18,7 @@ import type { AuthHandlers } from '../auth/routes.ts'
 import { authorityRemaker, SharedRotation } from '../boot/shared-authority.ts'
 import type { AnswerJudge } from '../content/judged-reply.ts'
 import type { DashboardContext, ServiceStanding } from '../dashboard/frame/dashboard.ts'
+import { exportDesk } from '../export/desk.ts'
 import { readinessProbe } from '../http/health.ts'
 import type { PublicHandlers } from '../http/routes.ts'
 import { isRequestedModel } from '../llm/answered-models.ts'
@@ -331,6 +332,7 @@ function adminContext(
     ledgerPlaces,
     sealing,
     archive: archiveDeskOf(services, configuration),
+    exports: exportDesk(database, configuration.exports),
     editedTexts,
     recordDenied: deniedChanges(ledger, recorder, clock, configuration.digest),
     database,

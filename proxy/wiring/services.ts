@@ -74,6 +74,7 @@ import { ClockWatch } from '../tasks/watch-clock.ts'
 import { DiskSpace } from '../tasks/watch-disk.ts'
 import type { GatewayLogs } from '../telemetry/log.ts'
 import { certificateEnds, createMetrics } from '../telemetry/metrics.ts'
+import { OpenExport } from './exporting.ts'
 import type { ConfigurationRejection } from './reload.ts'
 import { TelemetrySwitch } from './telemetry.ts'
 
@@ -89,6 +90,7 @@ interface MountedFacts {
   /** The task of the archive, made when it is first asked for. */
   archive: () => ArchiveTask
   archiveAlarm: () => Promise<Pick<ArchiveAlarm, 'overdue' | 'last'>>
+  exportLags: () => Promise<readonly (readonly [string, number])[]>
   /** The providers of the configuration in force. */
   providers: () => readonly BreakableProvider[]
   /** Why the last load of the operators' files was rejected; null: it was not. */
@@ -144,6 +146,7 @@ export async function openServices(
       throw new Error('the gateway is not open yet')
     },
     archiveAlarm: () => Promise.resolve({ overdue: false, last: null }),
+    exportLags: () => Promise.resolve([]),
     providers: () => [],
     rejected: null,
   }
@@ -192,6 +195,7 @@ export async function openServices(
     brokenExpectations: () => mounted.brokenExpectations(),
     providerStates: () => mounted.providers().map((one) => [one.name, breakers.state(one)]),
     archiveAlarm: () => mounted.archiveAlarm(),
+    exportLags: () => mounted.exportLags(),
     quarantined: () => countQuarantinedTools(database),
     unreadable: () => countUnreadableResources(database),
     unreadBundles: () => [...bundleStandings.values()].filter(({ problem }) => problem !== null).length,
@@ -296,6 +300,7 @@ export async function openServices(
     renewals: new RecentRenewals(monotonic),
     /** The state of the readings of followed bundles, by name. */
     bundleStandings,
+    exported: new OpenExport(),
     /** The clients' connections, and the descriptors that they share with all else. */
     descriptors,
     setup: new FirstBootSetup(subjectKeys.derived('setup code'), throttle('wrong-setup-code')),

@@ -131,6 +131,7 @@ t.test('a figure that the database does not give leaves the others where they ar
     sealingStopped: () => false,
     archiveAlarm: () => Promise.resolve({ overdue: false, last: null }),
     lateAnchors: () => Promise.resolve(0),
+    exportLags: () => Promise.resolve([]),
     brokenExpectations: () => Promise.resolve(0),
     quarantined: () => Promise.reject(new Error('the database is away')),
     unreadable: () => Promise.resolve(3),

@@ -100,6 +100,7 @@ await t.test('docs/operating.md names every metric with its labels, and no page 
     },
     descriptors: { open: 1, limit: 1, connections: 1, mostConnections: 1 },
     providerStates: () => [],
+    exportLags: () => Promise.resolve([]),
     certificates: () => Promise.resolve(new Map()),
   } as unknown as Parameters<typeof createMetrics>[0])
   const metrics = new Map<string, string>()

@@ -15,6 +15,7 @@ const CATALOGUE = pluginCatalogue({
   archive: z.strictObject({}),
   telemetry: z.strictObject({}),
   notify: z.strictObject({}),
+  export: z.strictObject({}),
 })
 
 /**

@@ -53,6 +53,8 @@ const VERBS = [
   'receipt',
   'evidence',
   'archive',
+  'export',
+  'tail',
   'verify',
   'verify-audit',
   'health',

@@ -27,6 +27,11 @@ export interface LedgerFollower {
    * cursor has moved, too. So each row comes at least once. It must end soon after the signal fires.
    */
   readonly take: (page: readonly LedgerLine[], signal: AbortSignal) => Promise<void>
+  /**
+   * The last row of each stream that is certain, of those where others were taken which may be lost: the cursor goes
+   * back to there. Asked once before each look for rows. Absent: what was taken is certain.
+   */
+  readonly doubtful?: () => ReadonlyMap<string, number>
 }
 
 interface FollowDependencies {
@@ -84,6 +89,16 @@ export async function followLedger(
     }
   }
 
+  async function goBack(): Promise<void> {
+    const doubtful = [...(follower.doubtful?.() ?? [])]
+    const moves = doubtful.flatMap(([stream, to]) => {
+      const from = places.get(stream) ?? 0
+      return to < from ? [{ stream, from, to }] : []
+    })
+    if (moves.length > 0) await commit(moveCursors(database, name, moves, clock()))
+    for (const { stream, to } of moves) places.set(stream, to)
+  }
+
   let hasArchived = false
   /** Takes the next page of a stream. */
   async function takeNext(stream: string): Promise<void> {
@@ -96,6 +111,7 @@ export async function followLedger(
     await takeArchived()
   }
 
+  await goBack()
   const isBehind = ({ stream, head }: StreamHead): boolean => (places.get(stream) ?? 0) < head
   for (let behind = heads.filter(isBehind); behind.length > 0; behind = behind.filter(isBehind))
     for (const { stream } of behind) await takeNext(stream)

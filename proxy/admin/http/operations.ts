@@ -2,6 +2,7 @@ import { approveCall, declineCall, getApproval, listAllApprovals } from '../appr
 import { confirmSegment, forgetSegment, restoreSegment, runArchive, showArchive } from '../audit/archive.ts'
 import { exportAudit, listAudit, showHead, verifyAudit, verifyAuditWithProgress } from '../audit/audit.ts'
 import { packEvidence, reviewAudit, showLog } from '../audit/evidence.ts'
+import { listExports, rewindExport } from '../audit/exports.ts'
 import * as rotation from '../authority/rotation.ts'
 import { listCosts, listCostsAsCsv } from '../costs/costs.ts'
 import { findPrices } from '../costs/prices.ts'
@@ -163,6 +164,7 @@ const DIRECT = {
     verify: verifyAudit,
     verifyInLines: verifyAuditWithProgress,
   },
+  exports: { list: listExports, rewind: rewindExport },
   archive: {
     show: showArchive,
     run: runArchive,

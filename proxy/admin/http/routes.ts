@@ -237,7 +237,7 @@ function changeRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] 
 }
 
 function auditRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] {
-  const { audit, archive, costs, prices } = OPERATIONS
+  const { audit, archive, exports, costs, prices } = OPERATIONS
   const file = '/v1/admin/archive/{file}'
   return [
     route('GET', '/v1/admin/audit', read, audit.list),
@@ -248,6 +248,8 @@ function auditRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] {
     route('POST', '/v1/admin/audit/reviewed', write, audit.reviewed),
     route('GET', '/v1/admin/costs', read, costs.list, costs.listAsCsv),
     route('GET', '/v1/admin/prices', read, prices.find),
+    route('GET', '/v1/admin/exports', read, exports.list),
+    route('POST', '/v1/admin/exports/{sink}/rewind', write, exports.rewind),
     route('GET', '/v1/admin/archive', read, archive.show),
     route('POST', '/v1/admin/archive', write, archive.run),
     route('POST', `${file}/confirm`, write, archive.confirm),

@@ -112,3 +112,28 @@ export type ArchiveOutcome = Readonly<z.output<typeof archiveOutcome>>
 export type ArchiveAlarm = Readonly<z.output<typeof archiveAlarm>>
 export type ArchiveStanding = z.output<typeof archiveStanding>
 export type ListedSegment = z.output<typeof segment>
+
+const exportSink = z.strictObject({
+  name: z.string(),
+  kind: z.enum(['file', 'https', 'syslog']),
+  target: z.string().meta({ description: 'Where rows go to, without the query of a URL.' }),
+  format: z.enum(['ndjson', 'ocsf']),
+  actions: z.array(z.string()).readonly().nullable().meta({ description: 'Null: all.' }),
+  lag_rows: z.int().min(0).meta({ description: 'The rows that it has not taken yet.' }),
+  waiting_since: instant.nullable().meta({
+    description: 'When the oldest of them was recorded, as far as it is in the database.',
+  }),
+  failing_since: instant.nullable(),
+  error: z.string().nullable().meta({ description: 'Why its last page was not taken.' }),
+  late: z.boolean().meta({ description: 'Whether it has been behind, or failing, for 5 minutes.' }),
+  cursors: z
+    .array(z.strictObject({ stream: z.string(), seq: z.int().min(0), head: z.int().min(0) }))
+    .max(100)
+    .readonly()
+    .meta({ description: 'Streams, the furthest behind first: the last row that was taken, and the last.' }),
+})
+
+/** The sinks of `85-export.yaml`, and how far each is. */
+export const exportList = z.strictObject({ sinks: z.array(exportSink) })
+
+export type ExportStanding = Readonly<z.output<typeof exportSink>>

@@ -22,7 +22,13 @@ import type { Refusal } from '../../../plugins/refusal.ts'
 import type { OrganisationNames } from '../../boot/names.ts'
 import type { AccountDesk } from '../../mcp/accounts/consent-links.ts'
 import type { InspectUpstream } from '../../mcp/pinning/inspect.ts'
-import type { ArchiveAlarm, ArchivePlan, ArchiveStanding, ListedSegment } from './archive-shapes.ts'
+import type {
+  ArchiveAlarm,
+  ArchivePlan,
+  ArchiveStanding,
+  ExportStanding,
+  ListedSegment,
+} from './archive-shapes.ts'
 import type { LedgerPlaces, RehearsalPlaces } from './ledger-places.ts'
 import type { KeyedQueue } from './one-at-a-time.ts'
 import type { FoundPrices } from './price-shapes.ts'
@@ -51,6 +57,21 @@ interface AskedProvider {
   readonly models: number | null
   readonly problem: string | null
   readonly isNew: boolean
+}
+
+/** The sinks that rows are sent to. Instants are ms since the epoch. */
+export interface ExportDesk {
+  readonly list: (at: number) => Promise<readonly ExportStanding[]>
+  /** Makes a sink get a stream again; null: there is no such sink. `from`: where its cursor stands. */
+  readonly rewind: (
+    sink: string,
+    row: { readonly stream: string; readonly seq: number },
+    at: number,
+  ) => Promise<{
+    readonly head: number
+    readonly from: number
+    readonly statements: readonly LedgerStatement[]
+  } | null>
 }
 
 /** The archive of old rows. Instants are ms since the epoch. */
@@ -110,6 +131,7 @@ export interface AdminContext {
   readonly ledgerPlaces: LedgerPlaces
   readonly sealing: { readonly stopped: boolean }
   readonly archive: ArchiveDesk
+  readonly exports: ExportDesk
   readonly editedTexts: Pick<EditedTexts, 'list' | 'note'>
   /** Finds the prices that calls of a model are charged by. */
   readonly findPrices: (model: string) => FoundPrices

@@ -31,6 +31,7 @@ import {
   type AttentionCard,
   archiveCards,
   editedTexts,
+  exportCards,
   lateAnchors,
   nearLimits,
   otherModels,
@@ -56,7 +57,17 @@ const SOURCES = [
     endingCertificates,
     sealingStopped,
   ],
-  ...[editedTexts, lateAnchors, archiveCards, untoldTargets, endingCas, ownCa, unreadBundles, keylessCallers],
+  ...[
+    editedTexts,
+    lateAnchors,
+    archiveCards,
+    exportCards,
+    untoldTargets,
+    endingCas,
+    ownCa,
+    unreadBundles,
+    keylessCallers,
+  ],
 ]
 
 /** Everything that needs a person, and what somebody has put off. */

@@ -263,3 +263,19 @@ export async function* archiveCards(
       html`<p>Copy the files elsewhere, and confirm each: its rows are in the database until then.</p>${more}`,
     )
 }
+
+/** Tells of sinks that have been behind, or failing, for 5 minutes. */
+export async function* exportCards(
+  { context: { exports } }: DashboardContext,
+  { at }: AdministrationFacts,
+): AsyncGenerator<AttentionCard> {
+  for (const { name, lag_rows: rows, error, late } of await exports.list(at)) {
+    if (!late) continue
+    yield attentionCard(
+      html`The sink ${name} does not get its rows`,
+      html`<p>${countWithNoun(rows, 'row waits', 'rows wait')} for it. ${error ?? ''}</p>
+        <p><a href="/proxy/exports">Exports</a></p>`,
+      `export ${name}`,
+    )
+  }
+}

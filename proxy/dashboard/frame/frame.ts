@@ -51,6 +51,7 @@ export const SECTIONS: readonly (readonly [path: string, name: string])[] = [
   ['/proxy/pki', 'PKI'],
   ['/proxy/proof', 'Proof'],
   ['/proxy/archive', 'Archive'],
+  ['/proxy/exports', 'Exports'],
   ['/proxy/settings', 'Settings'],
 ]
 

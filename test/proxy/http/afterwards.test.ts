@@ -28,6 +28,7 @@ async function serving(t: Test, reply: () => Reply, settled: (settlement: CallSe
     sealingStopped: () => false,
     archiveAlarm: () => Promise.resolve({ overdue: false, last: null }),
     lateAnchors: () => Promise.resolve(0),
+    exportLags: () => Promise.resolve([]),
     brokenExpectations: () => Promise.resolve(0),
     quarantined: none,
     unreadable: none,

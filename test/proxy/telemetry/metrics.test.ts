@@ -16,6 +16,7 @@ const metricsOf = (waiting: number): GatewayMetrics =>
     sealingStopped: () => false,
     archiveAlarm: () => Promise.resolve({ overdue: false, last: null }),
     lateAnchors: async () => 0,
+    exportLags: async () => [],
     brokenExpectations: async () => 0,
     quarantined: async () => 0,
     unreadable: async () => 0,

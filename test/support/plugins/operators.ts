@@ -30,6 +30,7 @@ export const UNASKED = {
   rehearsalPlaces: new RehearsalPlaces(),
   ledgerPlaces: new LedgerPlaces(),
   sealing: { stopped: false },
+  exports: { list: () => Promise.resolve([]), rewind: () => Promise.resolve(null) },
   archive: {
     options: null,
     alarm: () => Promise.reject(new Error('nobody asks for the archive here')),
