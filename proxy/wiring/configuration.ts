@@ -30,7 +30,8 @@ import { type NotifyOptions, notifyOptions } from '../notify/options.ts'
 import { type OperatorsOptions, operatorsOptions } from '../operators/options.ts'
 import { type PeopleOptions, peopleOptions } from '../people/options.ts'
 import { type ProofsOptions, proofsOptions } from '../proofs/options.ts'
-import { type TelemetryOptions, telemetryOptions } from '../telemetry/otlp/options.ts'
+import { telemetryOptions } from '../telemetry/otlp/options.ts'
+import type { ConfiguredTelemetry } from './telemetry.ts'
 
 /** The operator's files, read and checked as a whole. */
 export interface Configuration {
@@ -58,8 +59,8 @@ export interface Configuration {
   readonly prices: ConfiguredPrices | null
   /** The options of `90-archive.yaml`; null if there is none. */
   readonly archive: ArchiveOptions | null
-  /** The options of `80-telemetry.yaml`; null if there is none. */
-  readonly telemetry: TelemetryOptions | null
+  /** The exports of `80-telemetry.yaml`; null if there is none. */
+  readonly telemetry: ConfiguredTelemetry | null
   /** The options of `75-notify.yaml`; null if there is none. */
   readonly notify: NotifyOptions | null
   /** The options of `85-export.yaml`; null if there is none. */
@@ -196,7 +197,7 @@ export async function loadConfiguration(
     people: peopleOptions.parse(optionsOf('people') ?? {}),
     proofs: proofsOptions.parse(optionsOf('proofs') ?? {}),
     archive: archiveIn(fileOf('archive')),
-    telemetry: telemetryIn(fileOf('telemetry')),
+    telemetry: await telemetryIn(fileOf('telemetry')),
     notify: notifyIn(fileOf('notify')),
     exports: exportIn(fileOf('export')),
     prices,
@@ -216,8 +217,12 @@ const notifyIn = (file: OperatorFile | undefined): NotifyOptions | null =>
 const archiveIn = (file: OperatorFile | undefined): ArchiveOptions | null =>
   file ? archiveOptions.parse(file.options) : null
 
-const telemetryIn = (file: OperatorFile | undefined): TelemetryOptions | null =>
-  file ? telemetryOptions.parse(file.options) : null
+/** Loads the code of the exports, if there are any. */
+async function telemetryIn(file: OperatorFile | undefined): Promise<ConfiguredTelemetry | null> {
+  if (!file) return null
+  const { openTelemetry: open } = await import('../telemetry/otlp/telemetry.ts')
+  return { options: telemetryOptions.parse(file.options), open }
+}
 
 const exportIn = (file: OperatorFile | undefined): ExportOptions | null =>
   file ? exportOptions.parse(file.options) : null

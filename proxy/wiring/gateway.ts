@@ -217,7 +217,7 @@ async function openGateway(opening: OpenOptions): Promise<Gateway> {
   await writeFirstRows(services, note, opening)
   await reportExpectations(services, opening.configuration)
   if (!options.controlOnly) {
-    await services.telemetry.use(opening.configuration.telemetry)
+    services.telemetry.use(opening.configuration.telemetry)
     const direct = settings.tlsDirect && canTap()
     if (settings.tlsDirect && !direct)
       logs.log.warn(
@@ -254,7 +254,7 @@ async function openGateway(opening: OpenOptions): Promise<Gateway> {
   const { use: swap } = inForce
   const use = (configuration: Configuration): void => {
     swap(configuration)
-    void services.telemetry.use(configuration.telemetry)
+    services.telemetry.use(configuration.telemetry)
     void reportExpectations(services, configuration)
   }
   return {

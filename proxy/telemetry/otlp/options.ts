@@ -55,9 +55,11 @@ export const telemetryOptions = z.strictObject({
     .default(['traces', 'metrics'])
     .describe('What is exported: traces, metrics, logs. Default traces and metrics.'),
   sample: z
-    .union([z.literal(['parent', 'all']), z.number().min(0.01).max(1)], {
-      error: 'must be parent, all, or a number from 0.01 to 1',
-    })
+    .union([z.literal(['parent', 'all']), z.number()])
+    .refine(
+      (given) => typeof given === 'string' || (given >= 0.01 && given <= 1),
+      'must be parent, all, or a number from 0.01 to 1',
+    )
     .default('parent')
     .describe(
       "The calls whose spans are exported: as the caller's traceparent says, and all without one (parent); all; or this part of all traces, by their id, whatever a caller says. Default parent.",

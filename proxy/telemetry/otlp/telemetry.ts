@@ -32,6 +32,8 @@ export interface TelemetryDependencies {
   readonly clock: () => number
 }
 
+export type OpenTelemetry = typeof openTelemetry
+
 /** Opens the exports that the options name. */
 export function openTelemetry(
   options: TelemetryOptions,
