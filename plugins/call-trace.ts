@@ -37,6 +37,8 @@ export interface TracedFacts {
   readonly demand?: CapabilityDemand
   readonly call?: Pick<CallSummary, 'model' | 'tool'>
   readonly grant?: Pick<CallGrant, 'bound'>
+  /** The verdict of a check of content on the request. */
+  readonly content?: { readonly verdict: string }
   readonly message?: {
     readonly method: string
     readonly version: string

@@ -44,6 +44,8 @@ export const ATTRIBUTES = {
   capability: 'sallyport.capability',
   bound: 'sallyport.bound',
   upstream: 'sallyport.upstream',
+  contentRequest: 'sallyport.content.request',
+  contentAnswer: 'sallyport.content.answer',
   overflow: 'otel.metric.overflow',
 } as const
 

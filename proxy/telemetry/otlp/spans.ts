@@ -155,7 +155,17 @@ const ownAttributes = (call: TracedCall): AttributeMap => ({
   [NAME.refusedBy]: call.allowed ? null : call.by,
   [NAME.capability]: call.facts.demand?.demanded.join(' ') || null,
   [NAME.bound]: call.facts.principal && (call.facts.grant?.bound ?? 'certificate'),
+  ...contentAttributes(call),
 })
+
+/** Verdicts of a check of content, never what was found. */
+function contentAttributes({ allowed, facts, detail: { content } }: TracedCall): AttributeMap {
+  const judged = isObject(content) ? textIn(content.verdict) : null
+  return {
+    [NAME.contentRequest]: facts.content?.verdict ?? (allowed ? null : judged),
+    [NAME.contentAnswer]: allowed ? judged : null,
+  }
+}
 
 /** The id of a JSON-RPC request is its caller's, and may be any text: one that is more than an id is left out. */
 function printableId(id: string | null): string | null {
