@@ -36,7 +36,7 @@ import { type PeriodicTask, runTasks } from '../tasks/rounds.ts'
 import { ledgerTasks, recordSummaries, sealLedger } from '../tasks/tend-ledger.ts'
 import { watchClock } from '../tasks/watch-clock.ts'
 import { watchDisk } from '../tasks/watch-disk.ts'
-import type { Configuration } from './configuration.ts'
+import { type Configuration, definitionFlags } from './configuration.ts'
 import type { GatewayServices } from './services.ts'
 
 /**
@@ -102,7 +102,7 @@ function mcpRefreshTask(
     database,
     ledger,
     configDigest: () => inForce().digest,
-    inspect: () => inspector(database, mcp.upstream(inForce().mcp), clock),
+    inspect: () => inspector(database, mcp.upstream(inForce().mcp), clock, definitionFlags(inForce())),
     intervalS: () => inForce().mcp.refresh_interval_s,
     changed: mcp.changed,
     clock,

@@ -124,6 +124,21 @@ function contentDetail({ checks }: Configuration): JsonObject {
   return about.length === 0 ? {} : { content: about }
 }
 
+/** Makes what flags a tool's definition that holds a secret; null: no check of content looks at what servers say. */
+export function definitionFlags({
+  checks,
+}: Pick<Configuration, 'checks'>): ((definition: string) => Promise<readonly string[]>) | null {
+  const judges = checks.flatMap(({ content }) => (content?.looksAt('tool_result') ? [content] : []))
+  if (judges.length === 0) return null
+  return async (definition) => {
+    const judged = await Promise.all(judges.map((judge) => judge.judgePiece(definition)))
+    const rules = judged.flatMap(({ verdict: { verdict, findings } }) =>
+      verdict === 'failed' ? ['not_judged'] : findings.map(({ rule }) => rule),
+    )
+    return [...new Set(rules)].map((rule) => `secret:${rule}`)
+  }
+}
+
 /** The checks, in order, by all that tells one from another. */
 export const namedChecks = ({ checks }: Pick<Configuration, 'checks'>) =>
   checks.map(({ check: { name }, digest, shadow, options }) => ({ name, digest, shadow, options }))

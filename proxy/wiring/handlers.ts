@@ -49,7 +49,7 @@ import { type ProofHandlers, proofHandlers } from '../proofs/handlers.ts'
 import { issuingAuthority } from '../tasks/follow-authority.ts'
 import type { GatewayMetrics } from '../telemetry/metrics.ts'
 import type { ProviderStanding } from '../telemetry/provider-figures.ts'
-import { type Configuration, expectedOf, judgingOf } from './configuration.ts'
+import { type Configuration, definitionFlags, expectedOf, judgingOf } from './configuration.ts'
 import { describeInForce } from './in-force.ts'
 import type { GatewayServices } from './services.ts'
 
@@ -360,7 +360,7 @@ function adminContext(
     providers: providersOf(services, configuration),
     findPrices: priceFinder(configuration),
     mcp: {
-      inspect: inspector(database, upstream, clock),
+      inspect: inspector(database, upstream, clock, definitionFlags(configuration)),
       allowPrivateUpstreams: settings.allowPrivateUpstreams,
       secretsDir: settings.secretsDir,
       peopleUrl: settings.people?.url ?? null,

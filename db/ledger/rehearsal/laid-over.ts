@@ -28,7 +28,9 @@ export function refusalOfCheck(check: ConfigurationCheck, judged: JudgedChecks):
   const verdict = verdicts(judged).find(([one]) => isSame(one, check))?.[1]
   if (verdict === undefined) throw new NotRecomputable(`the check ${check.name} was never asked`)
   if (verdict === 'pass') return null
-  return verdict === 'failed' ? 'plugin_failed' : 'policy_denied'
+  if (verdict === 'failed') return 'plugin_failed'
+  // No module of an operator's own may have this name.
+  return check.name === 'content' ? 'content_refused' : 'policy_denied'
 }
 
 /** Returns whether two configurations have the same checks, and the same of them judge. */

@@ -231,7 +231,7 @@ function lineOf({ decision, outcome }: ActivityCall, now: number): HtmlFragment 
   const who = decision.principal_name ?? decision.principal_id
   const [reason, token] = [rowReason(decision), detail.required_capability]
   const what = [actionText(action), tool ?? model ?? ''].join(' ').trim()
-  return html`<tr><td>${relativeTime(at, now)}</td><td>${whoLink(type, who, action)}</td><td>${id === null ? what : html`<a class="row" href="/proxy/activity/${id}">${what}</a>`} ${ledgerWord(action)}</td><td>${renderVerdict(decision, outcome)}</td><td>${reasonWords(reason, token)} ${grantLink(type, who, reason, token)}</td><td class="number">${tokensUsed(outcome)}</td><td class="number">${ms(outcome)}</td></tr>`
+  return html`<tr><td>${relativeTime(at, now)}</td><td>${whoLink(type, who, action)}</td><td>${id === null ? what : html`<a class="row" href="/proxy/activity/${id}">${what}</a>`} ${ledgerWord(action)}</td><td>${renderVerdict(decision, outcome)}</td><td>${reasonWords(reason, token)} ${contentWords(decision, outcome)} ${grantLink(type, who, reason, token)}</td><td class="number">${tokensUsed(outcome)}</td><td class="number">${ms(outcome)}</td></tr>`
 }
 
 /** A caller, with a link to its page if it has one: operators by the secret or the socket have none. */
@@ -279,4 +279,17 @@ function tokensUsed(outcome: AuditRow | null): string {
 function ms(outcome: AuditRow | null): string {
   const { latency_ms: latency } = outcome?.detail ?? {}
   return typeof latency === 'number' ? String(Math.round(latency)) : ''
+}
+
+/** Says what a check of content has found in a call, and where: the rule and the part, which is all that rows have. */
+export function contentWords(
+  ...rows: readonly (Pick<AuditRow, 'detail'> | null | undefined)[]
+): HtmlFragment {
+  const found = rows.flatMap((row) => [row?.detail.content, row?.detail.content_shadow]).flatMap(findingsIn)
+  return found.length === 0 ? EMPTY_HTML : html`<span class="faint">${[...new Set(found)].join(', ')}</span>`
+}
+
+function findingsIn(content: unknown): readonly string[] {
+  const findings = isObject(content) && Array.isArray(content.findings) ? content.findings : []
+  return findings.filter(isObject).map(({ rule, where }) => `${String(rule)} in ${String(where)}`)
 }

@@ -21,7 +21,7 @@ import {
   reasonWords,
   relativeTime,
 } from '../frame/parts.ts'
-import { renderVerdict, rowReason } from './calls.ts'
+import { contentWords, renderVerdict, rowReason } from './calls.ts'
 
 /** The authority that a decision names (docs/ledger.md#authority). */
 const rowAuthority = ({ detail }: AuditRow): UnknownRecord =>
@@ -78,7 +78,8 @@ const saidBy = ({ verdict, shadow }: UnknownRecord): string =>
 const gate = (name: string, passed: boolean, says: HtmlFragment | string, row: AuditRow): HtmlFragment =>
   gateLine(name, passed, passed ? says : html`${says} <b>${whyOf(row)}</b>`)
 
-const whyOf = (row: AuditRow): HtmlFragment => reasonWords(rowReason(row), row.detail.required_capability)
+const whyOf = (row: AuditRow): HtmlFragment =>
+  html`${reasonWords(rowReason(row), row.detail.required_capability)} ${contentWords(row)}`
 
 const valueText = (value: unknown): string =>
   typeof value === 'string' ? value : value === undefined ? '' : JSON.stringify(value)

@@ -30,8 +30,16 @@ export type UpstreamInspection =
 /** Reads an upstream and works out what this changes. Never rejects because of the upstream. */
 export type InspectUpstream = (resource: McpResource, signal: AbortSignal) => Promise<UpstreamInspection>
 
+/** Finds further reasons to look closely at a definition, JSON text: a flag for each. Never rejects. */
+export type FlagDefinition = (definition: string) => Promise<readonly string[]>
+
 export const inspector =
-  (database: Database, upstream: McpUpstream, clock: () => number): InspectUpstream =>
+  (
+    database: Database,
+    upstream: McpUpstream,
+    clock: () => number,
+    flagsOf: FlagDefinition | null = null,
+  ): InspectUpstream =>
   async (resource, signal) => {
     try {
       // Made here alone: a resource is there because an operator has registered it.
@@ -44,7 +52,9 @@ export const inspector =
       const { era, protocolVersion, skipped, unread } = reading
       const { resource_id: key } = resource
       const known = await listMcpTools(database, key)
-      const listed = await judgeTools(reading, known, (asked) => judgeOffThread(asked, { key, signal }))
+      const listed = await judgeTools(reading, known, (asked) =>
+        flagged(asked, judgeOffThread(asked, { key, signal }), flagsOf),
+      )
       const pins = planPins({
         resourceId: resource.resource_id,
         known,
@@ -69,6 +79,18 @@ export const inspectWithin =
     if (inspection.ok || signal.aborted || !late.aborted) return inspection
     return { ok: false, problem: `it did not answer in time (${withinMs} ms)` }
   }
+
+/** Adds flags to a judgement that has news. */
+async function flagged(
+  { text }: ToolCandidate,
+  judging: Promise<ToolJudgement>,
+  flagsOf: FlagDefinition | null,
+): Promise<ToolJudgement> {
+  const judged = await judging
+  if (!flagsOf || 'odd' in judged || judged.news === null) return judged
+  const { flags } = judged.news
+  return { ...judged, news: { ...judged.news, flags: [...flags, ...(await flagsOf(text))] } }
+}
 
 async function judgeOffThread(asked: ToolCandidate, asker: TaskRequester): Promise<ToolJudgement> {
   try {
