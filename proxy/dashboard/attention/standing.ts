@@ -138,6 +138,8 @@ export async function* unpricedModels(
   )
 }
 
+const PASSED = html` <span class="badge warn">strict, and passed</span> It was lowered, or a provider has used more than it was asked for.`
+
 /** Lists limits of which four fifths are used. One that is used up is other news. */
 export async function* nearLimits(
   { context }: DashboardContext,
@@ -150,7 +152,7 @@ export async function* nearLimits(
     .flatMap(({ limit, meters, resets_at: resets }) =>
       (meters ?? []).map(
         (meter) =>
-          html`<li><a href="${pathOf('limits', limit.limit_id)}">${limit.name}</a>${meter.principal !== null && html` (${meter.principal_name ?? meter.principal})`}: ${usedText(limit, meter)}${resets !== null && html` <span class="faint">begins again ${relativeTime(resets, facts.at)}</span>`}</li>`,
+          html`<li><a href="${pathOf('limits', limit.limit_id)}">${limit.name}</a>${meter.principal !== null && html` (${meter.principal_name ?? meter.principal})`}: ${usedText(limit, meter)}${resets !== null && html` <span class="faint">begins again ${relativeTime(resets, facts.at)}</span>`}${limit.strict && meter.spent > meter.amount && PASSED}</li>`,
       ),
     )
   const about = limits.map(

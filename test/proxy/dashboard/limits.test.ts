@@ -153,6 +153,37 @@ t.test('the page of a principal has the limits that its calls count on, with its
   t.equal((await jar.ask('GET', `${PAGE}?principal=acme::nobody`)).status, 404)
 })
 
+t.test(
+  'a provider that uses more than it was asked for stands under Attention, if a strict limit was passed',
+  async (t) => {
+    const gateway = await sharedGateway(t)
+    const jar = await signedInBySecret(gateway)
+    const bot = await gateway.enroll('passing', ['llm.chat', 'team.passing'])
+    const terms = {
+      for: { holding: 'team.passing' },
+      measure: 'tokens',
+      per: 'day',
+      strict: true,
+      amount: 500,
+    }
+    t.equal((await gateway.admin('POST', '/v1/admin/limits', { name: 'passing', ...terms })).status, 201)
+    gateway.upstream.answer = (response) => {
+      response.setHeader('content-type', 'application/json')
+      const usage = { prompt_tokens: 600, completion_tokens: 1 }
+      response.end(JSON.stringify({ model: 'gpt-test', choices: [], usage }))
+    }
+    const body = { ...CHAT, max_tokens: 10 }
+    t.equal((await gateway.call(bot, 'POST', '/v1/chat/completions', { body })).status, 200)
+    const said =
+      /passing.*: 601 of 500 tokens today.* strict, and passed It was lowered, or a provider has used more/
+    let words = wordsOf(await textOf(jar, '/proxy'))
+    while (!said.test(words)) words = wordsOf(await textOf(jar, '/proxy'))
+    t.match(words, said)
+    const { limit_id: id } = (await stored(gateway, 'passing')) ?? {}
+    t.equal((await gateway.admin('DELETE', `/v1/admin/limits/${id}`)).status, 204)
+  },
+)
+
 t.test('what is wrong stands on the form with what was typed, and nothing is stored', async (t) => {
   const gateway = await sharedGateway(t)
   const jar = await signedInBySecret(gateway)
