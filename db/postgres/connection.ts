@@ -27,9 +27,13 @@ const INT8 = 20
 const IN_POOL = { Client: SessionClient as unknown as new () => Client }
 
 /** Opens no connection yet. `onLost` hears of idle connections that break. None of them can write. */
-export function readingPool(url: string, onLost: (error: Error) => void): Pool {
+export function readingPool(
+  url: string,
+  onLost: (error: Error) => void,
+  questionMs = QUERY_TIMEOUT_MS,
+): Pool {
   const config: PoolConfig & SessionConfig = {
-    ...configOf(url, QUERY_TIMEOUT_MS, { default_transaction_read_only: 'on' }),
+    ...configOf(url, questionMs, { default_transaction_read_only: 'on' }),
     proves: false,
     ...IN_POOL,
     max: MAX_READER_CONNECTIONS,

@@ -10,21 +10,39 @@ export interface ReadConnections {
   readonly kysely: Kysely<DatabaseSchema>
 }
 
-export function openReadConnections(url: string): ReadConnections {
+export const openReadConnections = (url: string): ReadConnections => {
   const pool = readingPool(url, () => {})
-  return {
-    pool,
-    kysely: new Kysely<DatabaseSchema>({ dialect: new PostgresDialect({ pool: kyselyPool(pool) }) }),
-  }
+  return connectionsOf(pool, () => {
+    const until = performance.now() + QUERY_TIMEOUT_MS
+    return () => until
+  })
 }
 
+/** The time that a question about all rows may take. ms. */
+const LONG_QUESTION_MS = 600_000
+
+/** The same for who reads a whole ledger in one transaction: each of its questions has its own time. */
+export const openLongReads = (url: string): ReadConnections =>
+  connectionsOf(
+    readingPool(url, () => {}, LONG_QUESTION_MS),
+    () => () => performance.now() + LONG_QUESTION_MS,
+  )
+
+/** Says for a connection until when a question that is asked now must be answered. */
+type Deadlines = () => () => number
+
+const connectionsOf = (pool: Pool, deadlines: Deadlines): ReadConnections => ({
+  pool,
+  kysely: new Kysely<DatabaseSchema>({ dialect: new PostgresDialect({ pool: kyselyPool(pool, deadlines) }) }),
+})
+
 /** A pool as Kysely takes it, which tells a database that is away from a question that is wrong. */
-function kyselyPool(pool: Pool): PostgresPool {
+function kyselyPool(pool: Pool, deadlines: Deadlines): PostgresPool {
   return {
     connect: async () => {
-      const until = performance.now() + QUERY_TIMEOUT_MS
+      const until = deadlines()
       const connecting = pool.connect()
-      const client = await withinDeadline(connecting, until).catch((error: unknown) => {
+      const client = await withinDeadline(connecting, until()).catch((error: unknown) => {
         // Nobody waits for it any more.
         connecting.then((late) => late.release()).catch(() => {})
         return rethrowQueryError(error)
@@ -33,7 +51,7 @@ function kyselyPool(pool: Pool): PostgresPool {
       const query = (text: string, values: readonly unknown[] = []): Promise<unknown> =>
         holdsNul(values)
           ? Promise.resolve({ command: 'SELECT', rowCount: 0, rows: [] })
-          : withinDeadline(client.query(text, [...values]), until).catch((error: unknown) => {
+          : withinDeadline(client.query(text, [...values]), until()).catch((error: unknown) => {
               broken = !(error instanceof DatabaseError)
               rethrowQueryError(error)
             })

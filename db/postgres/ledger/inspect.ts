@@ -28,7 +28,7 @@ import { migrationState } from '../../migrate.ts'
 import type { DatabaseSchema } from '../../schema.ts'
 import { AUTHORITY_TABLES, authorityTablesOf, firstMeterSpan, type TableRow } from '../../stored-authority.ts'
 import { POSTGRES_MIGRATIONS } from '../database.ts'
-import { openReadConnections } from '../reading.ts'
+import { openLongReads, openReadConnections } from '../reading.ts'
 import { agreeingPages, placedPages } from './placed-rows.ts'
 import { postgresSchemaProblem } from './schema.ts'
 
@@ -104,7 +104,7 @@ export async function inspectPostgres(
   shown: ShowRows,
   trusted: LogTrust = NO_LOG_TRUST,
 ): Promise<LedgerInspection> {
-  const { pool, kysely } = openReadConnections(url)
+  const { pool, kysely } = openLongReads(url)
   try {
     const problem = await postgresSchemaProblem(pool)
     const inspection = await kysely

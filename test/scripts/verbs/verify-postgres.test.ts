@@ -1,4 +1,6 @@
 import t from 'tap'
+import { pageOf, type RowSource } from '../../../db/ledger/verify/inspect.ts'
+import { inspectPostgres } from '../../../db/postgres/ledger/inspect.ts'
 import { changed, decided, ended, loaded, started } from '../../support/db/history.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'
 import { raw, replica } from '../../support/db/postgres/replica.ts'
@@ -41,3 +43,19 @@ t.test('verify finds a guard that was switched off, and a row that was changed m
   await raw(url, "update audit_rows set model = 'gpt-5' where seq = 2")
   await raw(url, 'alter table audit_rows enable always trigger audit_rows_update')
 })
+
+t.test(
+  'verify takes the time that it needs: each question has its own, and not all of them together',
+  async (t) => {
+    const url = await server.migrated()
+    const { ledger } = await replica(t, url)
+    await ledger.commit({ entries: [entry({ action: 'service.started', status: 'success' }), entry()] })
+    async function* slowly(rows: RowSource): AsyncGenerator<ReturnType<typeof pageOf>> {
+      // Longer than a gateway waits for an answer.
+      await raw(url, 'select pg_sleep(2.2)')
+      for await (const next of rows) yield pageOf(next)
+    }
+    const { verdict } = await inspectPostgres(url, slowly)
+    t.match(verdict, { ok: true, rows: 2 })
+  },
+)
