@@ -57,13 +57,19 @@ export const agreeingPages: ReadLedgerPages = async function* (db, signal, from)
   const seen = new Map<string, number>()
   const asked: (AgreeingPage & { readonly after: number | undefined })[] = []
   async function* blocks(): AsyncGenerator<Uint8Array<ArrayBuffer>> {
+    let coming = linesBehind(db, from, last)
     for (let after = from; ; ) {
-      const page = await linesBehind(db, after, last)
+      const page = await coming
       if (page.count === 0) return
       asked.push({ ...page, after })
+      const isLast = page.count < MAX_SEALED_LINES
+      // The server makes the next while these are read and judged.
+      if (!isLast) coming = linesBehind(db, page.place, last)
+      // Nobody may ask for it.
+      coming.catch(() => {})
       yield new Uint8Array(Buffer.from(page.lines))
       signal.throwIfAborted()
-      if (page.count < MAX_SEALED_LINES) return
+      if (isLast) return
       after = page.place
     }
   }
