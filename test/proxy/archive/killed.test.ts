@@ -22,8 +22,8 @@ import { sweepPlaces, WHOLE_SWEEP } from '../../support/sweep-places.ts'
 
 /** Some seventy writes are on the way of a segment: a whole sweep tries each. */
 const APART = BY_A_TENTH ? 25 : 12
-/** Each way is killed at least so often: by TEST_SWEEP=full a thousand times in all. */
-const MIN_KILLS = WHOLE_SWEEP ? 500 : 1
+/** Each way is killed at least so often: by TEST_SWEEP=full a thousand times in all, or twice TEST_KILLS. */
+const MIN_KILLS = WHOLE_SWEEP ? Number(process.env.TEST_KILLS ?? 500) : 1
 /** Kills between two reports. */
 const REPORTED = 50
 t.setTimeout(WHOLE_SWEEP ? 14_400_000 : 300_000)
