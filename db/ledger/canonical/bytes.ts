@@ -9,7 +9,7 @@ export class CanonicalBytes {
   at = 0
   /** The kinds of names that the last object has, at any depth ({@link MARKS}). */
   marks = 0
-  /** Where the values of two of its own members are: start and end, alike if it has none. */
+  /** The start and end of the values of two of its own members, alike if it has none. */
   readonly authority: [from: number, to: number] = [0, 0]
   readonly path: [from: number, to: number] = [0, 0]
   #depth = 0

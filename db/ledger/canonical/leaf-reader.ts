@@ -36,7 +36,7 @@ const LABELS: readonly Buffer[] = MEMBERS.map(([name], index) =>
 )
 const CLOSE_BRACE = 0x7d
 
-/** Where a leaf has the marks of its detail, and the start and end of two members of that. */
+/** The places of the marks of a leaf's detail, and of the start and end of two members of that. */
 export const DETAIL_NOTES = {
   marks: 2 * MEMBERS.length,
   authority: 2 * MEMBERS.length + 1,

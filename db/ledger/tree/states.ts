@@ -1,7 +1,6 @@
 import { promisify } from 'node:util'
 import { deflate, inflate } from 'node:zlib'
-import type { Selectable } from 'kysely'
-import type { Database } from '../../database.ts'
+import type { Kysely, Selectable } from 'kysely'
 import type { DatabaseSchema } from '../../schema.ts'
 import { type LedgerStatement, statementOf } from '../../support/statement.ts'
 
@@ -12,7 +11,10 @@ export type StoredState = Omit<Selectable<DatabaseSchema['audit_states']>, 'stat
 
 const COLUMNS = ['tree', 'leaf', 'place', 'sha256', 'at', 'stream', 'seq'] as const
 
-type StateDatabase = Pick<Database, 'kysely'>
+/** A database, or a part of one. */
+interface StateDatabase {
+  readonly kysely: Kysely<DatabaseSchema>
+}
 
 /** Finds the states of a tree before a leaf, the newest first. */
 export const statesUpTo = (
