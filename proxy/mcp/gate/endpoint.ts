@@ -2,7 +2,7 @@ import type { McpBindingAssertion } from '../../../db/mcp/bindings.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { RowAssertion } from '../../../db/support/statement.ts'
 import type { CallRecorder, DecisionFacts } from '../../../plugins/audit/audit.ts'
-import type { CapabilityDemand, Principal, ReachedResource } from '../../../plugins/facts.ts'
+import type { CallGrant, CapabilityDemand, Principal, ReachedResource } from '../../../plugins/facts.ts'
 import { type Arrival, type Plugin, type Recorder, StaleAuthority } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { ApprovalRequired } from '../protocol/approval-required.ts'
@@ -29,6 +29,7 @@ export interface PathResourceAccess {
 
 interface McpEndpointInput extends Arrival {
   readonly principal: Principal
+  readonly grant?: CallGrant | undefined
   readonly message: McpMessage
 }
 
@@ -37,6 +38,8 @@ export interface ResourcePath {
   /** The resource of `/v1/mcp/{resource}`, which the principal is bound to; null at `/v1/mcp`. */
   readonly pathResource: McpResource | null
   readonly session: CallerSession | null
+  /** The grant that the caller calls by, as its sessions say it; absent: a certificate. */
+  readonly sessionGrant?: string
 }
 
 const NOWHERE: PathResourceAccess = { door: null }
@@ -62,8 +65,8 @@ export function mcpResourceLookup(registry: McpRegistry): Plugin<McpEndpointInpu
 
 /**
  * Lets a caller through a door that is open to it, and finds the session of a legacy client. Refuses an
- * unknown resource and one without a binding alike (`mcp_not_bound`), and a session of another principal or
- * path with `mcp_session_unknown`.
+ * unknown resource and one without a binding alike (`mcp_not_bound`), and a session of another principal, grant
+ * or path with `mcp_session_unknown`.
  */
 export function mcpResourcePath(
   sessions: CallerSessionStore,
@@ -72,7 +75,10 @@ export function mcpResourcePath(
     name: 'mcp_resource_path',
     admit: (facts) => {
       const pathResource = requirePathResource(facts)
-      return mapMaybe(sessionOf(sessions, facts, pathResource), (session) => ({ pathResource, session }))
+      return mapMaybe(sessionOf(sessions, facts, pathResource), (session) => {
+        const grant = sessionGrant(facts)
+        return { pathResource, session, ...(grant !== undefined && { sessionGrant: grant }) }
+      })
     },
     // Its session is the caller's own: nobody else ends it.
     still: (facts) => ({ pathResource: requirePathResource(facts) }),
@@ -85,16 +91,23 @@ function requirePathResource({ params, door }: McpEndpointInput & PathResourceAc
   return door.resource
 }
 
+/** Names the grant that a caller calls by, with its grade; undefined: by a certificate. */
+export const sessionGrant = ({ grant }: { readonly grant?: CallGrant | undefined }): string | undefined =>
+  grant && `${grant.id} ${grant.bound}`
+
 function sessionOf(
   sessions: CallerSessionStore,
-  { headers, message, principal, at }: McpEndpointInput,
+  facts: McpEndpointInput,
   pathResource: McpResource | null,
 ): CallerSession | null | Promise<CallerSession> {
+  const { headers, message, principal, at } = facts
   const id = headers['mcp-session-id']
   // The stateless revision knows no sessions and ignores the header; initialize begins a new one.
   if (id === undefined || message.era === 'modern' || message.method === 'initialize') return null
   return mapMaybe(sessions.find(principal.id, String(id), at), (session) => {
-    if (session && session.resourceId === (pathResource?.resource_id ?? null)) return session
+    const isOfPath = session?.resourceId === (pathResource?.resource_id ?? null)
+    // Whoever stole a token gets into no session of a better proof.
+    if (session && isOfPath && session.grant === sessionGrant(facts)) return session
     throw new Refusal('mcp_session_unknown')
   })
 }

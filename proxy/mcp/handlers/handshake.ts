@@ -1,10 +1,10 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { isObject, type JsonObject } from '../../../db/support/json.ts'
-import type { Principal } from '../../../plugins/facts.ts'
+import type { CallGrant, Principal } from '../../../plugins/facts.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply } from '../../http/reply.ts'
-import type { ResourcePath } from '../gate/endpoint.ts'
+import { type ResourcePath, sessionGrant } from '../gate/endpoint.ts'
 import { paramsInvalid, resultMessage } from '../protocol/json-text.ts'
 import type { McpMessage } from '../protocol/message.ts'
 import { GATEWAY_IMPLEMENTATION, META_KEYS, MODERN_VERSION, offeredVersion } from '../protocol/versions.ts'
@@ -38,15 +38,23 @@ export const handshakeHandler =
     return answer(message.id, {})
   }
 
+interface EndingFacts extends Arrival {
+  readonly principal: Principal
+  readonly grant?: CallGrant | undefined
+}
+
 /** Ends the session of a legacy client (DELETE; MCP 2025-11-25, session management). */
 export const endCallerSession =
   (sessions: CallerSessionStore) =>
-  async ({ headers, principal }: Arrival & { readonly principal: Principal }): Promise<Reply> => {
+  async (facts: EndingFacts): Promise<Reply> => {
+    const { headers, principal, at } = facts
     const id = headers['mcp-session-id']
     if (id === undefined || headers['mcp-protocol-version'] === MODERN_VERSION) {
       throw new Refusal('method_not_allowed', { headers: { allow: 'POST' } })
     }
-    if (!(await sessions.end(principal.id, String(id)))) throw new Refusal('mcp_session_unknown')
+    const session = await sessions.find(principal.id, String(id), at)
+    const isOwn = session?.grant === sessionGrant(facts)
+    if (!isOwn || !(await sessions.end(principal.id, String(id)))) throw new Refusal('mcp_session_unknown')
     return { status: 204 }
   }
 
@@ -81,6 +89,7 @@ async function initializeReply(
       // Parsed from JSON: nothing else is in them.
       capabilities: capabilities as JsonObject,
       clientInfo: isObject(clientInfo) && isWithinLimit(clientInfo) ? (clientInfo as JsonObject) : null,
+      ...(facts.sessionGrant !== undefined && { grant: facts.sessionGrant }),
     },
     at,
   )

@@ -8,6 +8,8 @@ export interface CallerSession {
   readonly resourceId: string | null
   readonly capabilities: JsonObject
   readonly clientInfo: JsonObject | null
+  /** The grant that it was opened by, and its grade; absent: a certificate. */
+  readonly grant?: string
 }
 
 /** The sessions of legacy clients: each is bound to the principal that opened it. */

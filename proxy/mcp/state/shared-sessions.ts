@@ -32,8 +32,9 @@ export class SessionSeal {
   }
 
   /** Makes the id of a session; null if it would be too long. */
-  seal({ principalId, resourceId, capabilities, clientInfo, until }: SealedSession): string | null {
-    const text = deflateRawSync(JSON.stringify([principalId, resourceId, capabilities, clientInfo, until]))
+  seal({ principalId, resourceId, capabilities, clientInfo, until, grant }: SealedSession): string | null {
+    const facts = [principalId, resourceId, capabilities, clientInfo, until, ...(grant ? [grant] : [])]
+    const text = deflateRawSync(JSON.stringify(facts))
     const id = idOf(sealBytes(this.#key, text))
     return id.length > MAX_ID ? null : id
   }
@@ -59,7 +60,7 @@ const idOf = (sealed: Buffer): string => sealed.toString('base64url').replace(/^
 /** Sealed by us alone; by another version, perhaps. */
 function factsOf(read: unknown): SealedSession | undefined {
   if (!Array.isArray(read)) return undefined
-  const [principalId, resourceId, capabilities, clientInfo, until] = read as unknown[]
+  const [principalId, resourceId, capabilities, clientInfo, until, grant] = read as unknown[]
   if (typeof principalId !== 'string' || typeof until !== 'number' || !isObject(capabilities))
     return undefined
   return {
@@ -69,6 +70,7 @@ function factsOf(read: unknown): SealedSession | undefined {
     capabilities: capabilities as JsonObject,
     clientInfo: isObject(clientInfo) ? (clientInfo as JsonObject) : null,
     until,
+    ...(typeof grant === 'string' && { grant }),
   }
 }
 
