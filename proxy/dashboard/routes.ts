@@ -31,6 +31,7 @@ import { detailPage, firstCallPage } from './principals/detail.ts'
 import { adoptKeyForm, endingForms } from './principals/ending.ts'
 import { enrollForm, rotateCertificateForm } from './principals/enroll.ts'
 import { eraseForm, erasePage } from './principals/erase.ts'
+import { endGrantForm } from './principals/grants.ts'
 import { acceptForm, invitedPage, inviteForm } from './principals/invited.ts'
 import { PRINCIPAL_PAGES, type PrincipalPlural } from './principals/kinds.ts'
 import { listPage } from './principals/list.ts'
@@ -241,6 +242,9 @@ function callerRoutes(
     page(`${one}/candidate`, 'admin.read', candidatePage(plural)),
     form(`${one}/dpop-jwk/{jkt}/adopt`, operations.adoptDpopKey, adoptKeyForm(plural, d)),
     form(`${one}/accounts/{account}/end`, OPERATIONS.accounts.end, endAccountForm(plural, d)),
+    ...(plural === 'users'
+      ? [form(`${one}/grants/{grant}/end`, OPERATIONS.grants.end, endGrantForm(d))]
+      : []),
     form(`${one}/candidate`, operations.setCandidate, candidate.set),
     form(`${one}/candidate/promote`, operations.promoteCandidate, candidate.promote),
     form(`${one}/candidate/remove`, operations.removeCandidate, candidate.remove),
@@ -265,6 +269,7 @@ function toolRoutes({ page, fetched, form }: DashboardDoors, d: DashboardContext
     form(`${server}/refresh`, mcpResources.refresh, tools.refresh),
     form(`${server}/address`, mcpResources.update, tools.address),
     form(`${server}/approval`, mcpResources.update, tools.approval),
+    form(`${server}/proof`, mcpResources.update, tools.proof),
     form(`${server}/remove`, mcpResources.delete, tools.remove),
     form(`${server}/tools/{tool}/approve`, mcpResources.approveTool, tools.approve),
     form(`${server}/tools/{tool}/reject`, mcpResources.rejectTool, tools.reject),

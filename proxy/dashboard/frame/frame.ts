@@ -122,6 +122,7 @@ const NOTICES: Readonly<Record<string, string>> = {
   confirmed: 'Confirmed: the change is made.',
   declined: 'Declined.',
   call_approved: 'Approved: the call passes once, if it is sent again in time.',
+  grant_ended: 'The grant has ended: the next call by it is refused.',
   account_ended: 'The account has ended. The issuer is asked to revoke its tokens.',
   deferred: 'Done. One row in the ledger says so.',
   archive_asked: 'The gateway that leads looks after it. This page says what came of it.',

@@ -26,6 +26,7 @@ import { accountsCard } from './accounts.ts'
 import { candidateCard } from './candidate.ts'
 import { capabilitiesCard, type TypedCapabilities } from './capabilities-card.ts'
 import { type GraceChoice, graceChoice, isInIncident } from './ending.ts'
+import { grantsCard } from './grants.ts'
 import { inviteButton } from './invited.ts'
 import {
   type CallerPlural,
@@ -125,6 +126,7 @@ ${plural !== 'operators' && hasCapability(facts, 'admin.audit') && html`<section
 ${plural === 'operators' ? html`` : whatIfCard(path)}
 ${plural === 'operators' ? html`` : await bindingsOf(dashboard, id, facts)}
 ${plural !== 'operators' && context.accounts ? await accountsCard(dashboard, plural, id, facts) : html``}
+${plural === 'users' ? await grantsCard(dashboard, id, facts) : html``}
 ${await recentCalls(dashboard, id, facts)}`
 }
 

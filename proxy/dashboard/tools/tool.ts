@@ -24,6 +24,7 @@ import {
   relativeTime,
 } from '../frame/parts.ts'
 import { approvalRuleForm, approverWords } from './approval-rule.ts'
+import { leastProofForm } from './proof-form.ts'
 
 type ServerView = OperationResult<z.output<typeof resourceDetail>>['value']
 
@@ -74,7 +75,7 @@ export const toolPage: DashboardPage = async ({ context }, facts) => {
       ...accountFacts(value),
       ['Read', relativeTime(value.last_read_at, facts.at)],
       ['Says about itself', html`<pre>${textOf(introductionIn(value.server))}</pre>`],
-    ])}<p>${button(facts, 'admin.tools', `${path}/refresh`, 'Read it now')} ${button(facts, 'admin.tools', `${path}/${value.enabled ? 'disable' : 'enable'}`, value.enabled ? 'Disable it' : 'Enable it', { if_match: ifMatch })} ${button(facts, 'admin.tools', `${path}/remove`, 'Remove it', { if_match: ifMatch })}</p>${hasCapability(facts, 'admin.tools') && html`<details><summary>Another address</summary><form method="post" action="${path}/address">${csrf(facts.session)}<input type="hidden" name="if_match" value="${ifMatch}"><label>Address <input name="endpoint_url" type="url" required maxlength="2048" value="${value.endpoint_url}"></label><p class="faint">It is read at once. What its tools say is judged by what was approved at the address before.</p><button>Use this address</button></form></details>${approvalRuleForm(value, { path, ifMatch }, facts)}`}</section>
+    ])}<p>${button(facts, 'admin.tools', `${path}/refresh`, 'Read it now')} ${button(facts, 'admin.tools', `${path}/${value.enabled ? 'disable' : 'enable'}`, value.enabled ? 'Disable it' : 'Enable it', { if_match: ifMatch })} ${button(facts, 'admin.tools', `${path}/remove`, 'Remove it', { if_match: ifMatch })}</p>${hasCapability(facts, 'admin.tools') && html`<details><summary>Another address</summary><form method="post" action="${path}/address">${csrf(facts.session)}<input type="hidden" name="if_match" value="${ifMatch}"><label>Address <input name="endpoint_url" type="url" required maxlength="2048" value="${value.endpoint_url}"></label><p class="faint">It is read at once. What its tools say is judged by what was approved at the address before.</p><button>Use this address</button></form></details>${approvalRuleForm(value, { path, ifMatch }, facts)}${leastProofForm(value, { path, ifMatch }, facts)}`}</section>
 <section class="card"><h2>Tools</h2>${dataTable(
       ['Tool', 'Called as', 'State', 'Requires', 'Approved by', 'Pinned', 'Look closely'],
       value.tools.map(

@@ -19,6 +19,7 @@ import {
 } from '../frame/parts.ts'
 import { rehearsedFormHandler } from '../rehearsed/acting-rehearsed.ts'
 import { approvalRuleIn } from './approval-rule.ts'
+import { leastProofIn } from './proof-form.ts'
 import { stateOf } from './tool.ts'
 
 const ofServer = ({ params, form }: FormSubmission) => ({
@@ -76,6 +77,13 @@ export const toolForms = (dashboard: DashboardContext) => {
       title: () => 'Calls of this server will wait for approval otherwise',
       label: 'Set the rule',
       given: (facts) => ({ ...ofServer(facts), body: approvalRuleIn(facts.form) }),
+      to,
+      notice: 'updated',
+    }),
+    proof: rehearsedFormHandler(dashboard, mcpResources.update, {
+      title: () => 'Calls of this server will be judged by another proof',
+      label: 'Set the least proof',
+      given: (facts) => ({ ...ofServer(facts), body: leastProofIn(facts.form) }),
       to,
       notice: 'updated',
     }),

@@ -6,11 +6,14 @@ import {
 } from '@modelcontextprotocol/client'
 import { decodeJwt } from 'jose'
 import t from 'tap'
+import { buttonsIn, press } from '../../support/dashboard/pressing.ts'
+import { signedInAs } from '../../support/dashboard/signed-in.ts'
 import { athOf, proof, proofSigner } from '../../support/dpop.ts'
 import { CHAT } from '../../support/gateway.ts'
 import { tool, toolServer } from '../../support/mcp/stage.ts'
 import { testProvider } from '../../support/oidc/provider.ts'
 import { operatorsFile } from '../../support/oidc/sign-in.ts'
+import { operatorNamed } from '../../support/operators.ts'
 import { PEOPLE_URL, peopleGateway } from '../../support/people/door.ts'
 import { askToken, authorizationUrl, Person } from '../../support/people/person.ts'
 
@@ -177,6 +180,90 @@ await t.test('a grant that has ended opens nothing from then on', async (t) => {
   t.equal(revoked.status, 200)
   t.equal((await callTool('read', headers)).status, 401)
 })
+
+/** What a client of the older era says, in a session. */
+const legacy = (method: string, headers: Readonly<Record<string, string>>) =>
+  call(method, method === 'initialize' ? LEGACY : {}, { 'mcp-protocol-version': '2025-11-25', ...headers })
+const LEGACY = {
+  protocolVersion: '2025-11-25',
+  capabilities: {},
+  clientInfo: { name: 'old', version: '1' },
+}
+
+await t.test('a session of the older era is of the grant that it was opened by', async (t) => {
+  const [own, other] = [await tokenOf(), await tokenOf()]
+  const bearer = (json: { access_token: string }) => ({ authorization: `Bearer ${json.access_token}` })
+  const id = (await legacy('initialize', bearer(own))).headers.get('mcp-session-id') ?? ''
+  const within = { 'mcp-session-id': id }
+  t.ok((await legacy('tools/list', { ...within, ...bearer(own) })).json.result)
+  const stranger = await legacy('tools/list', { ...within, ...bearer(other) })
+  t.match([stranger.status, stranger.json.error.data.reason], [404, 'mcp_session_unknown'])
+  const key = keyed()
+  const { access_token: token } = await tokenOf(key.forToken())
+  const first = await legacy('tools/list', { ...within, ...key.headers(token) })
+  key.use(first.headers)
+  const better = await legacy('tools/list', { ...within, ...key.headers(token) })
+  t.equal(better.status, 404, 'a better proof is another session, too')
+  const end = (headers: Readonly<Record<string, string>>) =>
+    gateway.fetch(MCP, { method: 'DELETE', headers: { ...within, ...headers } })
+  t.equal((await end(bearer(other))).status, 404, 'and nobody else ends it')
+  t.ok((await legacy('tools/list', { ...within, ...bearer(own) })).json.result)
+  t.equal((await end(bearer(own))).status, 204)
+  t.equal((await legacy('tools/list', { ...within, ...bearer(own) })).status, 404)
+})
+
+await t.test("an operator sees a user's grants on their page, and ends one there", async (t) => {
+  const { access_token: token } = await tokenOf()
+  const { grant } = decodeJwt(token)
+  const jar = await signedInAs(gateway, await operatorNamed(gateway, 'eve', ['admin.read', 'admin.enroll']))
+  const path = `/proxy/users/${encodeURIComponent(alice.principal_id)}`
+  const page = (await jar.ask('GET', path)).text
+  t.match(page, 'Programs that may call in their name')
+  t.match(page, 'client.test')
+  const form = buttonsIn(page).find(({ action }) => action.endsWith(`/grants/${String(grant)}/end`))
+  t.equal((await jar.send(form?.action ?? '', form?.fields ?? {})).status, 303)
+  t.equal((await callTool('read', { authorization: `Bearer ${token}` })).status, 401)
+  const ended = (await gateway.rows()).findLast(({ action }) => action === 'grant.ended')
+  t.match(ended?.detail, { grant, why: 'operator' })
+})
+
+await t.test(
+  'the least proof of a server is set by its form, and lowering it demands admin.grant',
+  async (t) => {
+    const tools = await signedInAs(
+      gateway,
+      await operatorNamed(gateway, 'tom', ['admin.read', 'admin.tools']),
+    )
+    const owner = await operatorNamed(gateway, 'own', ['admin.read', 'admin.tools', 'admin.grant'])
+    const jar = await signedInAs(gateway, owner)
+    const path = `/proxy/tools/${files.resource_id}`
+    const least = async () => {
+      const { json } = await gateway.admin('GET', `/v1/admin/mcp-resources/${files.resource_id}`)
+      return [json.min_proof, json.tool_min_proof]
+    }
+    const page = async (who: typeof jar) => (await who.ask('GET', path)).text
+    /** Presses the button, and again where the page has shown what it would have done. */
+    const submit = async (who: typeof jar, typed: Readonly<Record<string, string>>) => {
+      const first = await press(who, await page(who), 'Set the least proof', typed)
+      return first.status === 200 ? press(who, first.text, /^Set the least proof/, typed) : first
+    }
+    const lower = { min_proof: 'certificate', tool_min_proof: 'read=none\nsearch=none\n' }
+    const refused = await submit(tools, lower)
+    t.equal(refused.status, 403)
+    const before = ['certificate', { read: 'none', search: 'key' }]
+    t.same(await least(), before)
+    t.equal((await submit(jar, lower)).status, 303)
+    t.same(await least(), ['certificate', { read: 'none', search: 'none' }])
+    const wrong = { ...lower, tool_min_proof: 'read=some' }
+    t.equal((await submit(jar, wrong)).status, 422)
+    const higher = { ...lower, tool_min_proof: 'search=key\nread=key' }
+    const asked = await press(tools, await page(tools), 'Set the least proof', higher)
+    t.match(asked.text, /calls? would have been refused/, 'the calls by tokens alone are rehearsed')
+    const back = { ...lower, tool_min_proof: 'read=none\nsearch=key' }
+    t.equal((await submit(tools, back)).status, 303, 'raising it does not')
+    t.same(await least(), before)
+  },
+)
 
 await t.test('the SDK of MCP signs in by itself when it is told to, and calls a tool', async (t) => {
   const kept = new Map<string, unknown>()
