@@ -233,7 +233,7 @@ const ADMIN_MAY_IMPORT: RoomImports = {
   operation: ['boot', 'mcp'],
   operators: ['admin/operation'],
   'pipeline.ts': ['admin/conditions', 'admin/operation'],
-  principals: ['admin/conditions', 'admin/operation', 'admin/operators', 'http'],
+  principals: ['admin/conditions', 'admin/operation', 'admin/operators', 'http', 'mcp'],
   proposals: ['admin/conditions', 'admin/operation', 'admin/pipeline.ts'],
   providers: ['admin/operation'],
   rehearsals: ['admin/conditions', 'admin/operation', 'admin/principals', 'admin/sets'],
@@ -396,7 +396,7 @@ const SENDERS: Readonly<Record<string, string | null>> = {
   'proxy/federation/follow-bundles.ts': null,
   'proxy/federation/publish.ts': null,
   'proxy/notify/targets.ts': null,
-  'proxy/operators/oidc/provider-fetch.ts': null,
+  'proxy/egress/bounded-fetch.ts': null,
   'proxy/proofs/anchors/web.ts': null,
   'proxy/telemetry/otlp/sender.ts': null,
 }

@@ -8,7 +8,17 @@ const FOLDERS = ['proxy', 'plugins', 'db', 'certs', 'scripts']
 
 /** Types of one word: the house's own nouns, and what the field always calls by one word. */
 const NOUNS: ReadonlySet<string> = new Set([
-  ...['Arrival', 'Checkpoint', 'Configuration', 'Database', 'Decision', 'Dialect', 'Expectation', 'Gateway'],
+  ...[
+    'Accounts',
+    'Arrival',
+    'Checkpoint',
+    'Configuration',
+    'Database',
+    'Decision',
+    'Dialect',
+    'Expectation',
+    'Gateway',
+  ],
   ...['Ledger', 'Operation', 'Permit', 'Pipeline', 'Plugin', 'Principal', 'Proposal', 'Receipt', 'Recorder'],
   ...['Refusal', 'Rehearsal', 'Reply', 'Route', 'Router', 'Settings', 'Surface'],
   // The client package's, which its users import.

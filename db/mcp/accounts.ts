@@ -61,7 +61,7 @@ type AccountDatabase = Pick<Database, 'kysely'>
 /** The row of an account. `tokens`: sealed (proxy/mcp/accounts/sealed-tokens.ts). */
 export type StoredAccount = Selectable<DatabaseSchema['upstream_accounts']>
 
-export function accountOf(row: StoredAccount): UpstreamAccount {
+export function upstreamAccountOf(row: StoredAccount): UpstreamAccount {
   return {
     id: row.account_id,
     holder: { id: row.principal_id, type: row.principal_type, ref: row.principal_ref },

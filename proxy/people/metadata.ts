@@ -5,6 +5,8 @@ import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { RESOURCE_METADATA } from '../auth/metadata.ts'
 import { jsonReply, type Reply } from '../http/reply.ts'
+import { CLIENT_DOCUMENT } from '../mcp/accounts/accounts.ts'
+import { clientDocument } from '../mcp/accounts/clients.ts'
 import { type PeopleOptions, scopesOf } from './options.ts'
 import type { PeopleSignIn } from './pages/sign-in.ts'
 
@@ -53,3 +55,7 @@ export const describePeopleServer =
       ...(options.id_jag && { authorization_grant_profiles_supported: [ID_JAG_PROFILE] }),
     })
   }
+
+/** GET /oauth/client.json: our client's own document, by which MCP servers' issuers know this service (docs/accounts.md). */
+export const describeOurClient = (url: string) => async (): Promise<Reply> =>
+  jsonReply(200, clientDocument(url, `${url}${CLIENT_DOCUMENT}`))

@@ -3,9 +3,9 @@ import type { Arrival, Pipeline } from '../../plugins/plugin.ts'
 import { jwks, RESOURCE_METADATA } from '../auth/metadata.ts'
 import type { TokenKeys } from '../auth/token-keys.ts'
 import { type BareRoute, openRoute, type RenderRefusal } from '../http/route.ts'
-import { ACCOUNT_CALLBACK } from '../mcp/accounts/accounts.ts'
+import { ACCOUNT_CALLBACK, CLIENT_DOCUMENT } from '../mcp/accounts/accounts.ts'
 import type { SubmittedForm } from '../operators/pages/form.ts'
-import { describePeopleResource, describePeopleServer } from './metadata.ts'
+import { describeOurClient, describePeopleResource, describePeopleServer } from './metadata.ts'
 import { authorize, pushAuthorization } from './oauth/authorize.ts'
 import { accountPage, endOwnGrant, signOutAccount } from './pages/account.ts'
 import { decideOwnCall, ownApprovalPage } from './pages/approvals.ts'
@@ -76,6 +76,7 @@ export function peopleRoutes(
     program('/oauth/token'),
     program('/oauth/revoke'),
     ...(options.clients.registration === 'sealed' ? [program('/oauth/register')] : []),
+    open('GET', CLIENT_DOCUMENT, describeOurClient(service.url)),
     page('GET', '/account', accountPage(signIn)),
     page('GET', '/account/approvals/{id}', ownApprovalPage(signIn)),
     submitted('/account/approvals/{id}', decideOwnCall(signIn)),

@@ -31,6 +31,7 @@ import {
 } from '../tasks/prune.ts'
 import { refreshMcp } from '../tasks/refresh-mcp.ts'
 import { refreshModels } from '../tasks/refresh-models.ts'
+import { revokeAccounts } from '../tasks/revoke-accounts.ts'
 import type { RoundsTask } from '../tasks/rounds.ts'
 import { type PeriodicTask, runTasks } from '../tasks/rounds.ts'
 import { ledgerTasks, recordSummaries, sealLedger } from '../tasks/tend-ledger.ts'
@@ -80,6 +81,7 @@ function periodicTasks(services: GatewayServices, inForce: () => Configuration):
     alertLimits({ ...services, database, configDigest }),
     endStops({ ...services, database, configDigest }),
     pruneGrants({ ...services, database }),
+    revokeAccounts({ database, revokeDue: services.accounts.revokeDue }),
     watchDisk(services.disk),
     watchClock(services.clockWatch),
     watchSealing(services.sealing),

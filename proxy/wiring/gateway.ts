@@ -186,6 +186,7 @@ async function openGateway(opening: OpenOptions): Promise<Gateway> {
   services.mounted.brokenExpectations = brokenExpectationsOf(dataDirectory.database, () =>
     expectedOf(inForce.configuration()),
   )
+  services.mounted.configDigest = () => inForce.configuration().digest
   services.mounted.providers = () => inForce.configuration().llm.providers
   let archive: ArchiveTask | null = null
   services.mounted.archive = () => (archive ??= archiveTask(services, inForce.configuration))
@@ -195,7 +196,7 @@ async function openGateway(opening: OpenOptions): Promise<Gateway> {
     return (await desk.list(clock())).map(({ name, lag_rows: rows }) => [name, rows] as const)
   }
   services.mounted.lateAnchors = lateAnchorsOf(dataDirectory.database, inForce.configuration, clock)
-  const digest = (): string => inForce.configuration().digest
+  const digest = services.mounted.configDigest
   const note: WriteServiceRow = (action, detail, judgedBy = digest()) =>
     ledger.commit({ entries: [serviceEntry(action, 'success', detail, clock(), judgedBy)] })
 

@@ -58,6 +58,7 @@ import { type BreakableProvider, ProviderBreakers } from '../llm/health/breaker.
 import { StateMemory } from '../llm/state/memory.ts'
 import { openUpstream } from '../llm/upstream/client.ts'
 import { idempotencyKeys } from '../llm/upstream/idempotency-keys.ts'
+import { openAccounts } from '../mcp/accounts/open.ts'
 import { ParkedCalls } from '../mcp/handlers/parked-calls.ts'
 import { openMcp } from '../mcp/mcp.ts'
 import { NotifyTargets } from '../notify/targets.ts'
@@ -85,6 +86,8 @@ export type GatewayServices = Awaited<ReturnType<typeof openServices>>
 interface MountedFacts {
   reroute: () => void
   sealIntervalMs: () => number
+  /** The digest of the configuration in force. */
+  configDigest: () => string
   lateAnchors: () => Promise<number>
   brokenExpectations: () => Promise<number>
   /** The task of the archive, made when it is first asked for. */
@@ -140,6 +143,7 @@ export async function openServices(
   const mounted: MountedFacts = {
     reroute: () => {},
     sealIntervalMs: () => 0,
+    configDigest: () => '',
     lateAnchors: none,
     brokenExpectations: none,
     archive: () => {
@@ -249,6 +253,7 @@ export async function openServices(
   const providerKeys = new ProviderKeys({ upstream, clock, log: logs.log })
   const catalogue = new ModelCatalogue()
   const states = new StateMemory({ database, ledger, clock })
+  const upstreamSecret = secretReader(env, settings.secretsDir)
   return {
     dataDirectory,
     logs,
@@ -340,10 +345,19 @@ export async function openServices(
     startedAt: clock(),
     /** The calls at MCP servers that wait for an answer of their callers of the stateless era. */
     parkedCalls: new ParkedCalls(),
+    /** The accounts of principals at MCP servers. */
+    accounts: openAccounts({
+      ...{ database, ledger, subjectKeys, clock, monotonic, log: logs.log },
+      secret: upstreamSecret,
+      peopleUrl: settings.people?.url ?? null,
+      allowPrivate: settings.allowPrivateUpstreams,
+      resolve: new HostNameCache({ servers: nameServers }).resolve,
+      configDigest: () => mounted.configDigest(),
+    }),
     mcp: openMcp({
       database,
       ledger,
-      upstreamSecret: secretReader(env, settings.secretsDir),
+      upstreamSecret,
       allowPrivate: settings.allowPrivateUpstreams,
       resolve: new HostNameCache({ servers: nameServers }).resolve,
       secret: nonceSecret,

@@ -1,5 +1,4 @@
 import { isObject, type UnknownRecord } from '../../support/json.ts'
-import { type RecordedDecision, RowContradiction } from './decision.ts'
 import { isText, isTexts } from './states.ts'
 
 /** An account at an MCP server that has not ended, as rows and tables have it (docs/ledger.md#replay). */
@@ -56,16 +55,15 @@ export class AccountReplay {
   }
 
   /**
-   * Judges the account that an allowed call names: connected earlier, for this principal, at this resource, and
-   * not ended. Throws RowContradiction.
+   * Judges the account that an allowed call of a principal at a resource names: connected earlier, for it and
+   * there, and not ended. Returns its fault, as half a sentence, or null.
    */
-  judge({ row, detail, allowed, authority }: RecordedDecision): void {
-    const { account: id } = detail
-    if (!allowed || id === undefined) return
+  faultOf(id: unknown, subject: string | null, resource: string | undefined): string | null {
+    if (id === undefined) return null
     const known = isText(id) ? this.#accounts.get(id) : undefined
-    if (!known) throw new RowContradiction('is made with an account that no row connected, or that has ended')
-    if (known.subject !== row.principal_id || known.resource !== authority?.resource?.id)
-      throw new RowContradiction(`is made with the account of ${known.subject} at ${known.resource}`)
+    if (!known) return 'is made with an account that no row connected, or that has ended'
+    const isOwn = known.subject === subject && known.resource === resource
+    return isOwn ? null : `is made with the account of ${known.subject} at ${known.resource}`
   }
 
   /** Compares the table with what rows have said. Each fault is a sentence. */

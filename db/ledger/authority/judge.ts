@@ -98,7 +98,7 @@ export function recomputeDecision(decision: RecordedDecision, replay: LedgerRepl
 function compare(decision: RecordedDecision, replay: LedgerReplay): RecomputationFault {
   const { allowed, reason, summarised } = decision
   const authority = authorityOf(decision)
-  replay.accounts.judge(decision)
+  matchAccount(decision, replay)
   const configuration = configurationOf(decision, authority, replay)
   matchChecks(authority, configuration)
   if (!allowed && isRefusedByCheck(decision, authority, configuration)) {
@@ -127,6 +127,14 @@ function compare(decision: RecordedDecision, replay: LedgerReplay): Recomputatio
   throw new RowContradiction(
     `is ${allowed ? 'allowed' : `refused with ${reason}`}, but the rows before it ${found}`,
   )
+}
+
+function matchAccount(
+  { row, detail, allowed, authority }: RecordedDecision,
+  { accounts }: LedgerReplay,
+): void {
+  const fault = allowed ? accounts.faultOf(detail.account, row.principal_id, authority?.resource?.id) : null
+  if (fault !== null) throw new RowContradiction(fault)
 }
 
 function authorityOf({

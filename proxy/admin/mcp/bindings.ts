@@ -16,7 +16,8 @@ import { findMcpResource, type McpResource } from '../../../db/mcp/resources.ts'
 import { findPrincipal, findPrincipalOf, type PrincipalRecord } from '../../../db/principals/read.ts'
 import { notFound, unprocessableBody } from '../../../plugins/refusal.ts'
 import { eventLoopTurn, mapInBatches } from '../../../plugins/turns.ts'
-import { changeAuthor, commitChange } from '../operation/change.ts'
+import { endingOf } from '../../mcp/accounts/ending.ts'
+import { changeAuthor, commitChange, commitChanges } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import { emptyOperation, operation, readOperation } from '../operation/operation.ts'
 import { author, instant } from '../operation/shapes.ts'
@@ -214,10 +215,12 @@ export const revokeBinding = emptyOperation({
   run: async (context, { params: { binding_id: bindingId } }, caller) => {
     const revoked = await bindingOf(context, bindingId)
     const { principal_type: type, principal_id: id } = revoked
-    await commitChange(context, caller, {
-      action: 'mcp_binding.revoked',
-      detail: detailOf(revoked, await findPrincipal(context.database, type, id)),
-      statements: [deleteMcpBinding(context.database, revoked.binding_id)],
+    const of = { principal: { type, id }, resourceId: revoked.resource_id }
+    const accounts = await endingOf(context, of, 'unbound', caller.at)
+    const detail = detailOf(revoked, await findPrincipal(context.database, type, id))
+    await commitChanges(context, caller, {
+      statements: [deleteMcpBinding(context.database, revoked.binding_id), ...accounts.statements],
+      notes: [{ action: 'mcp_binding.revoked', detail }, ...accounts.notes],
     })
   },
 })

@@ -18,8 +18,9 @@ import type { JsonObject } from '../../../db/support/json.ts'
 import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
 import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
+import { endingOf } from '../../mcp/accounts/ending.ts'
 import { introductionOf } from '../../mcp/pinning/introduction.ts'
-import { changeAuthor, commitChange } from '../operation/change.ts'
+import { changeAuthor, commitChange, commitChanges } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import { emptyOperation, operation, readOperation, requireCapability } from '../operation/operation.ts'
 import { resourceParams } from '../operation/shapes.ts'
@@ -238,13 +239,14 @@ export const removeMcpResource = emptyOperation({
   conditional: true,
   reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
   run: async (context, { params: { resource_id: id }, ifMatch }, caller) => {
-    await withLatestResource(context, { id, ifMatch }, (resource) =>
-      commitChange(context, caller, {
-        action: 'mcp_resource.deleted',
-        detail: { subject: id, ...resourceAuthority(resource, resource.revision + 1) },
-        statements: deleteMcpResource(context.database, resource),
-      }),
-    )
+    await withLatestResource(context, { id, ifMatch }, async (resource) => {
+      const accounts = await endingOf(context, { resourceId: id }, 'resource_removed', caller.at)
+      const detail = { subject: id, ...resourceAuthority(resource, resource.revision + 1) }
+      await commitChanges(context, caller, {
+        statements: [...deleteMcpResource(context.database, resource), ...accounts.statements],
+        notes: [{ action: 'mcp_resource.deleted', detail }, ...accounts.notes],
+      })
+    })
   },
 })
 

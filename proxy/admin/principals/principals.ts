@@ -16,6 +16,7 @@ import {
 } from '../../../db/principals/write.ts'
 import { deleteStates } from '../../../db/provider-states.ts'
 import { namesUnchanged } from '../../../db/settings.ts'
+import { endingOf } from '../../mcp/accounts/ending.ts'
 import { changeAuthor, commitChange } from '../operation/change.ts'
 import type { RehearsalChange } from '../operation/changes.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
@@ -63,6 +64,7 @@ export const erase = (kind: PrincipalKind) =>
       const erased = await changeAuthority(context, kind, caller, { id, ifMatch }, async (record) => {
         const { revision } = record
         const grants = type === 'user' ? await endAllGrantsOf(context, record, 'erased') : NO_GRANTS
+        const accounts = await endingOf(context, { principal: { type, id } }, 'erased', caller.at)
         return {
           action: `${type}.erased`,
           next: NOTHING,
@@ -79,8 +81,9 @@ export const erase = (kind: PrincipalKind) =>
             deleteStates(database, type, id),
             deleteSubjectKeys(database, type, id),
             ...grants.statements,
+            ...accounts.statements,
           ],
-          further: grants.notes,
+          further: [...grants.notes, ...accounts.notes],
         }
       })
       subjectKeys.forget(erased.principal_ref)
@@ -255,6 +258,9 @@ async function setActivity(
     const next = { is_active: active }
     const ends = type === 'user' && !active
     const grants = ends ? await endAllGrantsOf(context, record, 'deactivated') : NO_GRANTS
+    const accounts = active
+      ? NO_GRANTS
+      : await endingOf(context, { principal: { type, id } }, 'deactivated', caller.at)
     return {
       action: `${type}.${active ? 'reactivated' : 'deactivated'}`,
       next,
@@ -267,8 +273,9 @@ async function setActivity(
         // An operator who is taken back finds no browser signed in.
         ...(type === 'operator' ? [endSessionsOf(database, id)] : []),
         ...grants.statements,
+        ...accounts.statements,
       ],
-      further: grants.notes,
+      further: [...grants.notes, ...accounts.notes],
     }
   })
 }

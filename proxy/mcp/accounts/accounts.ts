@@ -1,4 +1,5 @@
 import type { AccountEnd, AccountHolder, OAuthSettings, UpstreamAccount } from '../../../db/mcp/accounts.ts'
+import type { Arrival } from '../../../plugins/plugin.ts'
 
 /** The path of the people's listener that authorization servers send browsers back to. Made in this place alone. */
 export const ACCOUNT_CALLBACK = '/oauth/account/callback'
@@ -65,7 +66,7 @@ export interface AccountAnswer {
   /** Without the question mark. */
   readonly query: string
   /** The headers of the request: its cookie is {@link ACCOUNT_COOKIE}. */
-  readonly headers: Readonly<Record<string, string | undefined>>
+  readonly headers: Arrival['headers']
   /** The principal that is signed in at the browser now, by its id. */
   readonly person: string
   /** Finds the resource as it is now; undefined: it is gone. */

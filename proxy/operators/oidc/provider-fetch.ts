@@ -1,6 +1,5 @@
 import type { Agent } from 'undici'
-import { collectBytes } from '../../../plugins/collect.ts'
-import { withDeadline } from '../../../plugins/deadline.ts'
+import { AnswerTooLong, type BoundedFetchInit, boundedFetch } from '../../egress/bounded-fetch.ts'
 
 /** The time that the provider may take for one answer, from the name look-up on. ms. */
 export const PROVIDER_ANSWER_MS = 5_000
@@ -12,11 +11,7 @@ export class ProviderUnavailable extends Error {
   override readonly name = 'ProviderUnavailable'
 }
 
-interface ProviderFetchInit {
-  readonly method: string
-  readonly headers: Readonly<Record<string, string>>
-  readonly body?: unknown
-}
+const BOUNDS = { ms: PROVIDER_ANSWER_MS, bytes: MAX_PROVIDER_ANSWER_BYTES }
 
 /**
  * Makes the function that asks the identity provider. It goes where `isOurs` says and nowhere else, follows
@@ -25,34 +20,15 @@ interface ProviderFetchInit {
  */
 export const providerFetch =
   (agent: Agent, isOurs: (url: URL) => boolean) =>
-  async (text: string, { method, headers, body }: ProviderFetchInit): Promise<Response> => {
+  async (text: string, init: BoundedFetchInit): Promise<Response> => {
     const url = new URL(text)
     if (!isOurs(url)) throw new ProviderUnavailable(`${url.origin} is not an origin of the provider`)
-    try {
-      return await withDeadline({ ms: PROVIDER_ANSWER_MS }, async (signal) => {
-        const answer = await agent.request({
-          origin: url.origin,
-          path: url.pathname + url.search,
-          method: method === 'POST' ? 'POST' : 'GET',
-          headers: { ...headers, 'accept-encoding': 'identity' },
-          body: body instanceof URLSearchParams || typeof body === 'string' ? String(body) : null,
-          signal,
-        })
-        const { statusCode: status } = answer
-        const bytes = await collectBytes(answer.body, MAX_PROVIDER_ANSWER_BYTES)
-        if (bytes === null) throw new ProviderUnavailable('its answer is too long')
-        if (status === 429 || status < 200 || status >= 500 || isRedirect(status))
-          throw new ProviderUnavailable(`it answered ${status}`)
-        const type = String(answer.headers['content-type'] ?? '')
-        return new Response(status === 204 ? null : Uint8Array.from(bytes), {
-          status,
-          headers: { 'content-type': type },
-        })
-      })
-    } catch (error) {
-      if (error instanceof ProviderUnavailable) throw error
+    const answer = await boundedFetch(agent, url, init, BOUNDS).catch((error: unknown) => {
+      if (error instanceof AnswerTooLong) throw new ProviderUnavailable(error.message)
       throw new ProviderUnavailable('it did not answer', { cause: error })
-    }
+    })
+    const { status } = answer
+    if (status === 429 || status >= 500 || (status >= 300 && status < 400))
+      throw new ProviderUnavailable(`it answered ${status}`)
+    return answer
   }
-
-const isRedirect = (status: number): boolean => status >= 300 && status < 400

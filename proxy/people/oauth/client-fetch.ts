@@ -1,8 +1,7 @@
 import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
-import { collectBytes } from '../../../plugins/collect.ts'
-import { withDeadline } from '../../../plugins/deadline.ts'
 import type { PrincipalQuota } from '../../../plugins/secrets/quota.ts'
 import { egressAgent, type ResolveHost } from '../../egress/agent.ts'
+import { boundedFetch } from '../../egress/bounded-fetch.ts'
 import type { PeopleOptions } from '../options.ts'
 import { clientMetadata, documentRule } from './clients.ts'
 
@@ -39,31 +38,18 @@ export function documentFetcher({ options, grantTypes, fetches, resolve }: Docum
     if (fetches.consume('documents') > 0) throw new Error('too many client documents are fetched')
     const rule = documentRule(options, url.href)
     const agent = rule === url.href ? agents.private : agents.public
-    return withDeadline({ ms: DOCUMENT_MS }, async (signal) => {
-      const answer = await agent.request({
-        origin: url.origin,
-        path: url.pathname + url.search,
-        method: 'GET',
-        headers: { accept: 'application/json', 'accept-encoding': 'identity' },
-        signal,
-      })
-      const bytes = await collectBytes(answer.body, MAX_DOCUMENT_BYTES)
-      if (bytes === null) throw new Error('a client document is too long')
-      const age = answer.headers['cache-control']
-      return new Response(reduced(bytes, url.href, grantTypes), {
-        status: answer.statusCode,
-        headers: {
-          'content-type': 'application/json',
-          ...(typeof age === 'string' && { 'cache-control': age }),
-        },
-      })
+    const init = { method: 'GET', headers: { accept: 'application/json' } }
+    const answer = await boundedFetch(agent, url, init, { ms: DOCUMENT_MS, bytes: MAX_DOCUMENT_BYTES })
+    const age = answer.headers.get('cache-control')
+    return new Response(reduced(await answer.text(), url.href, grantTypes), {
+      status: answer.status,
+      headers: { 'content-type': 'application/json', ...(age !== null && { 'cache-control': age }) },
     })
   }
 }
 
 /** Leaves of a document what counts here; a set of keys, or what is no document, is passed on as it is. */
-function reduced(bytes: Buffer, address: string, grantTypes: readonly string[]): string {
-  const text = bytes.toString()
+function reduced(text: string, address: string, grantTypes: readonly string[]): string {
   const said = objectIn(text)
   if (said?.client_id !== address) return text
   const { client_secret, client_secret_expires_at, ...rest } = said

@@ -136,9 +136,11 @@ declare module 'oidc-provider' {
       new (): ProviderSession
       get(ctx: ProviderContext): Promise<ProviderSession>
     }
-    readonly AccessToken: new (
+    readonly AccessToken: (new (
       of: object,
-    ) => ProviderToken
+    ) => ProviderToken) & {
+      find(value: string): Promise<ProviderToken | undefined>
+    }
     readonly ResourceServer: new (
       identifier: string,
       info: object,

@@ -5,7 +5,7 @@ import { openDatabase } from '../../../../db/engine.ts'
 import { SPEND_DIMENSIONS, SPEND_SUMS } from '../../../../db/ledger/counts/spend-counts.ts'
 import { openLedger } from '../../../../db/ledger/record/ledger.ts'
 import { exitCodeOf } from '../../../../db/ledger/verify/inspect.ts'
-import { accountOf, insertAccount, type StoredAccount } from '../../../../db/mcp/accounts.ts'
+import { insertAccount, type StoredAccount, upstreamAccountOf } from '../../../../db/mcp/accounts.ts'
 import { insertGrant, newGrantId, type PeopleGrant } from '../../../../db/people/grants.ts'
 import { headPath } from '../../../../db/sqlite/ledger/head-file.ts'
 import { inspectDatabase } from '../../../../db/sqlite/ledger/inspect.ts'
@@ -542,7 +542,10 @@ async function grantTo(url: string, name: string, resourceId: string): Promise<v
     ...{ revision: 1, connected_at: timestamp(at), expires_at: timestamp(at), refreshed_at: timestamp(at) },
     refreshing_until: timestamp(at),
   }
-  const connected = accountConnectedNote(accountOf(account), { client: 'document', subjectSha256: null })
+  const connected = accountConnectedNote(upstreamAccountOf(account), {
+    client: 'document',
+    subjectSha256: null,
+  })
   const statements = [insertAccount(database, account)]
   await ledger.commit({ statements, entries: [noteEntry(connected, at, 'c')] })
   await ledger.close()
