@@ -73,7 +73,7 @@ async function enroll(database: Database, ledger: Ledger, keys: SubjectKeys): Pr
     ...{ ...NO_APPROVALS, resource_id: 'mcpr_1', name: 'files', description: null, auth_type: 'none' },
     ...{ endpoint_url: 'https://mcp.example/mcp', auth_secret_ref: null, required_capability: null },
     ...{ allowed_domains: [], enabled: true, tool_capabilities: {}, min_proof: 'certificate' },
-    ...{ tool_min_proof: {}, at: Date.now() },
+    ...{ tool_min_proof: {}, oauth: null, at: Date.now() },
   })
   await ledger.commit({ statements: [...people, server], entries: [] })
 }
