@@ -22,6 +22,7 @@ export const BOB: AccountHolder = { id: 'acme::user::bob', type: 'user', ref: 'u
 export interface AccountStage {
   readonly database: Database
   readonly ledger: Ledger
+  readonly subjectKeys: SubjectKeys
   readonly accounts: ReturnType<typeof openAccounts>
   /** Moves the clock of this process. */
   readonly pass: (ms: number) => void
@@ -51,7 +52,7 @@ export async function accountStage(t: Test, directory = t.testdir()): Promise<Ac
   })
   await enroll(database, ledger, subjectKeys)
   return {
-    ...{ database, ledger, accounts, now, logged },
+    ...{ database, ledger, subjectKeys, accounts, now, logged },
     pass: (ms) => {
       passed += ms
     },
