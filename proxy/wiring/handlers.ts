@@ -359,6 +359,7 @@ function adminContext(
     anchors: anchorStandingsOf(database, configuration.proofs.anchors, clock),
     providers: providersOf(services, configuration),
     findPrices: priceFinder(configuration),
+    accounts: services.accountDesk,
     mcp: {
       inspect: inspector(database, upstream, clock, definitionFlags(configuration)),
       allowPrivateUpstreams: settings.allowPrivateUpstreams,

@@ -58,6 +58,7 @@ import { type BreakableProvider, ProviderBreakers } from '../llm/health/breaker.
 import { StateMemory } from '../llm/state/memory.ts'
 import { openUpstream } from '../llm/upstream/client.ts'
 import { idempotencyKeys } from '../llm/upstream/idempotency-keys.ts'
+import { consentLinks } from '../mcp/accounts/consent-links.ts'
 import { openAccounts } from '../mcp/accounts/open.ts'
 import { ParkedCalls } from '../mcp/handlers/parked-calls.ts'
 import { openMcp } from '../mcp/mcp.ts'
@@ -254,6 +255,30 @@ export async function openServices(
   const catalogue = new ModelCatalogue()
   const states = new StateMemory({ database, ledger, clock })
   const upstreamSecret = secretReader(env, settings.secretsDir)
+  const accounts = openAccounts({
+    ...{ database, ledger, subjectKeys, clock, monotonic, log: logs.log },
+    secret: upstreamSecret,
+    peopleUrl: settings.people?.url ?? null,
+    allowPrivate: settings.allowPrivateUpstreams,
+    resolve: new HostNameCache({ servers: nameServers }).resolve,
+    configDigest: () => mounted.configDigest(),
+  })
+  const key = subjectKeys.derived('account links')
+  const sources = settings.people && {
+    accounts,
+    links: consentLinks({ key, peopleUrl: settings.people.url, adminUrls }),
+  }
+  const mcp = openMcp({
+    database,
+    ledger,
+    upstreamSecret,
+    allowPrivate: settings.allowPrivateUpstreams,
+    resolve: new HostNameCache({ servers: nameServers }).resolve,
+    secret: nonceSecret,
+    clock,
+    accounts: sources,
+    edited: (what) => editedTexts.note(what, clock()),
+  })
   return {
     dataDirectory,
     logs,
@@ -346,24 +371,10 @@ export async function openServices(
     /** The calls at MCP servers that wait for an answer of their callers of the stateless era. */
     parkedCalls: new ParkedCalls(),
     /** The accounts of principals at MCP servers. */
-    accounts: openAccounts({
-      ...{ database, ledger, subjectKeys, clock, monotonic, log: logs.log },
-      secret: upstreamSecret,
-      peopleUrl: settings.people?.url ?? null,
-      allowPrivate: settings.allowPrivateUpstreams,
-      resolve: new HostNameCache({ servers: nameServers }).resolve,
-      configDigest: () => mounted.configDigest(),
-    }),
-    mcp: openMcp({
-      database,
-      ledger,
-      upstreamSecret,
-      allowPrivate: settings.allowPrivateUpstreams,
-      resolve: new HostNameCache({ servers: nameServers }).resolve,
-      secret: nonceSecret,
-      clock,
-      edited: (what) => editedTexts.note(what, clock()),
-    }),
+    accounts,
+    /** The same, for pages and operations; null: the listener for people is closed. */
+    accountDesk: sources && { accounts, links: sources.links, announce: mcp.announce },
+    mcp,
     /** The pages of the dashboard that follow new rows. */
     followers: new ActivityFollowers({ last: () => database.rowCounts.last(), log: logs.log }),
     /** The plugins that remember something: made once, whichever configuration is in force. */

@@ -1,9 +1,11 @@
 import { z } from 'zod'
-import type { UpstreamAccount } from '../../../db/mcp/accounts.ts'
+import { findAccount, type UpstreamAccount } from '../../../db/mcp/accounts.ts'
 import { findMcpResource } from '../../../db/mcp/resources.ts'
 import { findPrincipalOf } from '../../../db/principals/read.ts'
 import { timestamp } from '../../../db/support/statement.ts'
 import { notFound } from '../../../plugins/refusal.ts'
+import { endingOfRows } from '../../mcp/accounts/ending.ts'
+import { commitChanges } from '../operation/change.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { emptyOperation, readOperation } from '../operation/operation.ts'
 import { idParams, instant } from '../operation/shapes.ts'
@@ -71,10 +73,9 @@ export const endAccount = emptyOperation({
   harmless: true,
   takes: { params: idParams },
   reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
-  run: async ({ accounts: desk }, { params: { id } }, { actor }) => {
-    const found = await desk?.accounts.findById(id)
-    const by = { ref: actor.id, type: actor.type }
-    if (!desk || !found || !(await desk.accounts.end(found, 'operator', by)))
-      throw notFound('There is no account with this id. GET /v1/admin/accounts lists them.')
+  run: async (context, { params: { id } }, caller) => {
+    const found = await findAccount(context.database, id)
+    if (!found) throw notFound('There is no account with this id. GET /v1/admin/accounts lists them.')
+    await commitChanges(context, caller, await endingOfRows(context, [found], 'operator', caller.at))
   },
 })
