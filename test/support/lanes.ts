@@ -32,6 +32,7 @@ export const LONG: Readonly<Record<string, string>> = {
   ...because('gateways are killed again and again', [
     'test/attacks/crash',
     'test/proxy/archive/killed',
+    'test/proxy/export/killed',
     'test/proxy/people/killed',
     'test/proxy/dashboard/setup/crash',
   ]),
