@@ -23,7 +23,7 @@ class SeriesHistogram {
   }
 
   record(value: number, attributes: AttributeMap): void {
-    const key = JSON.stringify(attributes)
+    const key = keyOf(attributes)
     const series = this.#series.get(key) ?? this.#open(key, attributes)
     const found = this.#shape.bounds.findIndex((bound) => value <= bound)
     const bucket = found < 0 ? this.#shape.bounds.length : found
@@ -64,6 +64,13 @@ class SeriesHistogram {
 }
 
 const OVERFLOW = 'overflow'
+
+/** The attributes of one histogram are always the same ones, in one order: their values tell series apart. */
+function keyOf(attributes: AttributeMap): string {
+  let key = ''
+  for (const name in attributes) key += `${String(attributes[name])}\n`
+  return key
+}
 
 /** The histograms of the conventions for calls to models and MCP messages. */
 export class CallHistograms {

@@ -1,4 +1,4 @@
-import { keyValues, nanoseconds } from './encode.ts'
+import { type AttributeValue, attributesText, nanoseconds } from './encode.ts'
 import { ATTRIBUTES as NAME } from './names.ts'
 import type { CallSpanIds, SpannedCall } from './spans.ts'
 
@@ -30,24 +30,18 @@ export function logRecord(
 ): string {
   const line = call.line()
   const [severityNumber, severityText] = SEVERITY[severityOf(call)]
-  const own = Object.fromEntries(LINE_NAMES.map((name) => [name, scalarIn(line[name])]))
+  const own: Record<string, AttributeValue> = {}
+  for (const name of LINE_NAMES) own[name] = scalarIn(line[name])
   const at = nanoseconds(endedMs)
-  return JSON.stringify({
-    timeUnixNano: at,
-    observedTimeUnixNano: at,
-    severityNumber,
-    severityText,
-    body: { stringValue: 'request' },
-    attributes: keyValues({
-      ...own,
-      path: call.route,
-      [NAME.user]: call.facts.principal?.ref,
-      [NAME.requestId]: call.facts.id,
-      [NAME.stream]: call.receipt?.stream,
-      [NAME.seq]: call.receipt?.seq,
-    }),
-    ...(traceId !== '' && { traceId, spanId, flags }),
-  })
+  const named = {
+    path: call.route,
+    [NAME.user]: call.facts.principal?.ref,
+    [NAME.requestId]: call.facts.id,
+    [NAME.stream]: call.receipt?.stream,
+    [NAME.seq]: call.receipt?.seq,
+  }
+  const trace = traceId === '' ? '' : `,"traceId":"${traceId}","spanId":"${spanId}","flags":${flags}`
+  return `{"timeUnixNano":"${at}","observedTimeUnixNano":"${at}","severityNumber":${severityNumber},"severityText":"${severityText}","body":{"stringValue":"request"},"attributes":${attributesText(own, named)}${trace}}`
 }
 
 const severityOf = ({ status, reason }: SpannedCall['call']): keyof typeof SEVERITY => {

@@ -1,7 +1,7 @@
 import { isObject } from '../../../db/support/json.ts'
 import type { TracedCall, TracedRequest } from '../../../plugins/call-trace.ts'
 import type { RemoteParent } from './context.ts'
-import { type AttributeMap, keyValues, nanoseconds } from './encode.ts'
+import { type AttributeMap, attributesText, MAX_ATTRIBUTE, nanoseconds } from './encode.ts'
 import { EXECUTE_TOOL, GENAI_OPERATIONS, ATTRIBUTES as NAME, TOOL_ERROR } from './names.ts'
 
 /** One request to an upstream. Times: ms since the epoch. */
@@ -39,27 +39,24 @@ interface SpanParts {
   readonly kind: keyof typeof KINDS
   readonly beganMs: number
   readonly endedMs: number
-  readonly attributes: AttributeMap
+  readonly attributes: readonly AttributeMap[]
   readonly errorType: string | null
   readonly link?: RemoteParent | null
 }
 
-const spanText = (
+/** Put together as text: each call makes several, and an object of all would be thrice as dear. */
+function spanText(
   { traceId, spanId, parentId }: CallSpanIds,
   { name, kind, beganMs, endedMs, attributes, errorType, link = null }: SpanParts,
-): string =>
-  JSON.stringify({
-    traceId,
-    spanId,
-    ...(parentId !== null && { parentSpanId: parentId }),
-    name,
-    kind: KINDS[kind],
-    startTimeUnixNano: nanoseconds(beganMs),
-    endTimeUnixNano: nanoseconds(Math.max(beganMs, endedMs)),
-    attributes: keyValues({ ...attributes, [NAME.errorType]: errorType }),
-    ...(link && { links: [{ traceId: link.traceId, spanId: link.spanId }] }),
-    ...(errorType !== null && { status: { code: STATUS_ERROR } }),
-  })
+): string {
+  const parent = parentId === null ? '' : `"parentSpanId":"${parentId}",`
+  const links = link ? `,"links":[{"traceId":"${link.traceId}","spanId":"${link.spanId}"}]` : ''
+  const status = errorType === null ? '' : `,"status":{"code":${STATUS_ERROR}}`
+  const error = errorType === null ? NO_ATTRIBUTES : { [NAME.errorType]: errorType }
+  return `{"traceId":"${traceId}","spanId":"${spanId}",${parent}"name":${JSON.stringify(name.slice(0, MAX_ATTRIBUTE).toWellFormed())},"kind":${KINDS[kind]},"startTimeUnixNano":"${nanoseconds(beganMs)}","endTimeUnixNano":"${nanoseconds(Math.max(beganMs, endedMs))}","attributes":${attributesText(...attributes, error)}${links}${status}}`
+}
+
+const NO_ATTRIBUTES: AttributeMap = {}
 
 /** Writes the span of a call, JSON text. */
 export const callSpan = (
@@ -71,7 +68,7 @@ export const callSpan = (
     kind: 'server',
     beganMs: ended.beganMs,
     endedMs: ended.endedMs,
-    attributes: { ...kindAttributes(ended), ...ownAttributes(ended.call) },
+    attributes: [...kindAttributes(ended), ownAttributes(ended.call), contentAttributes(ended.call)],
     errorType: errorTypeOf(ended.call),
     link: ids.link,
   })
@@ -89,7 +86,7 @@ export const attemptSpan = (
       kind: 'client',
       beganMs: attempt.beganMs,
       endedMs: attempt.endedMs ?? ended.endedMs,
-      attributes: attemptAttributes(ended, attempt),
+      attributes: [attemptAttributes(ended, attempt), addressOf(attempt.request)],
       errorType: attemptError(ended, attempt),
     },
   )
@@ -115,13 +112,12 @@ function nameOf(ended: SpannedCall): string {
 const methodOf = ({ facts: { message } }: TracedCall): string | null =>
   message && message.method !== '' ? message.method : null
 
-function kindAttributes(ended: SpannedCall): AttributeMap {
+function kindAttributes(ended: SpannedCall): readonly AttributeMap[] {
   const { call, surface } = ended
   const { facts } = call
   const common = { [NAME.operation]: operationOf(ended), [NAME.httpStatus]: call.status }
-  if (surface === 'llm') return { ...common, ...modelAttributes(call) }
-  return {
-    ...common,
+  if (surface === 'llm') return [common, modelAttributes(call)]
+  const ofMessage = {
     [NAME.mcpMethod]: methodOf(call),
     [NAME.mcpVersion]: facts.message?.version,
     [NAME.mcpSession]: call.session,
@@ -130,6 +126,7 @@ function kindAttributes(ended: SpannedCall): AttributeMap {
     [NAME.tool]: facts.call?.tool,
     [NAME.upstream]: call.upstream,
   }
+  return [common, ofMessage]
 }
 
 function modelAttributes({ facts, detail, upstream }: TracedCall): AttributeMap {
@@ -155,7 +152,6 @@ const ownAttributes = (call: TracedCall): AttributeMap => ({
   [NAME.refusedBy]: call.allowed ? null : call.by,
   [NAME.capability]: call.facts.demand?.demanded.join(' ') || null,
   [NAME.bound]: call.facts.principal && (call.facts.grant?.bound ?? 'certificate'),
-  ...contentAttributes(call),
 })
 
 /** Verdicts of a check of content, never what was found. */
@@ -213,17 +209,24 @@ function attemptAttributes(ended: SpannedCall, { request, status }: SpannedAttem
           [NAME.tool]: method === 'tools/call' ? target : null,
           [NAME.upstream]: upstream,
         }),
-    ...addressOf(request),
     [NAME.httpStatus]: status,
     [NAME.httpResend]: resent > 0 ? resent : null,
   }
 }
 
+/** Addresses by origin, of which there are as many as providers and servers. */
+const ADDRESSES = new Map<string, AttributeMap>()
+const MAX_ADDRESSES = 256
+
 export function addressOf({ origin }: TracedRequest): AttributeMap {
+  const known = ADDRESSES.get(origin)
+  if (known) return known
   const url = URL.parse(origin)
-  if (!url) return {}
-  const port = url.port === '' ? (url.protocol === 'https:' ? 443 : 80) : Number(url.port)
-  return { [NAME.address]: url.hostname, [NAME.port]: port }
+  const usual = url?.protocol === 'https:' ? 443 : 80
+  const made = url ? { [NAME.address]: url.hostname, [NAME.port]: Number(url.port) || usual } : {}
+  if (ADDRESSES.size >= MAX_ADDRESSES) ADDRESSES.clear()
+  ADDRESSES.set(origin, made)
+  return made
 }
 
 const textIn = (value: unknown): string | null => (typeof value === 'string' ? value : null)
