@@ -128,6 +128,8 @@ function streamedReply(
       ...{ source, isRewritten },
       // What looks at the bytes as they came does so after what holds them back.
       ...(screen && !isRewritten && { screen }),
+      // What has been translated to its end may not have been told to its end.
+      isWhole: (ended) => refused() === null && (body.isWhole ? body.isWhole(ended) : ended),
       brokenOff: () => {
         const refusal = refused()
         return refusal ? errorEvent(refusal) : (body.brokenOff?.() ?? '')

@@ -55,6 +55,7 @@ export const LONG: Readonly<Record<string, string>> = {
     'test/attacks/budget',
     'test/attacks/loop',
     'test/attacks/two-people',
+    'test/proxy/content/false-alarms',
     'test/siege/',
   ]),
   ...because('it runs other tests once more', ['test/proxy/tls/on-streams']),

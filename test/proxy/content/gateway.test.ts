@@ -2,6 +2,7 @@ import t from 'tap'
 import { sampleSecret } from '../../support/content/secrets.ts'
 import { DELTAS, events } from '../../support/content/streams.ts'
 import { CHAT, testGateway } from '../../support/gateway.ts'
+import { begin, event } from '../../support/llm/translate.ts'
 import { rawConnect, requestBytes } from '../../support/raw.ts'
 import type { Answer } from '../../support/upstream.ts'
 
@@ -10,6 +11,8 @@ const REQUESTS = `plugin: content
 secrets: { where: [request, tool_arguments] }
 `
 const SECRET = sampleSecret('GITHUB_TOKEN')
+/** A use of a tool, as it comes back to the model. */
+const USE = { id: 'a', type: 'function', function: { name: 'f', arguments: JSON.stringify({ key: SECRET }) } }
 const asking = (content: string) => ({ ...CHAT, messages: [{ role: 'user', content }] })
 
 await t.test('a request with a secret is refused, recorded without it, and nothing is sent', async (t) => {
@@ -20,6 +23,8 @@ await t.test('a request with a secret is refused, recorded without it, and nothi
     [PATH, asking(`my key is ${SECRET}`)],
     ['/v1/messages', { ...asking(SECRET), model: 'claude-sonnet-5', max_tokens: 9 }],
     ['/v1/responses', { model: CHAT.model, input: [{ role: 'user', content: SECRET }] }],
+    [PATH, { ...asking(SECRET), stream: true }],
+    [PATH, { ...CHAT, messages: [{ role: 'assistant', tool_calls: [USE] }] }],
   ] as const) {
     const refused = await gateway.call(bot, 'POST', path, { body })
     t.match(refused, {
@@ -40,7 +45,7 @@ await t.test('a request with a secret is refused, recorded without it, and nothi
   t.match(passed?.detail.content, { verdict: 'pass', findings: [] })
   t.match(
     rows.filter(({ status }) => status === 'denied').map(({ detail }) => detail),
-    ['messages[0]', 'messages[0]', 'input[0]'].map((where) => ({
+    ['messages[0]', 'messages[0]', 'input[0]', 'messages[0]', 'messages[0]'].map((where) => ({
       reason: 'content_refused',
       refused_by: 'content',
       authority: { checks: [{ name: 'content', verdict: 'refuse' }] },
@@ -139,4 +144,45 @@ await t.test('a stream with a secret gets the error of its API and is cut', asyn
       reason: 'content_refused',
       content: { verdict: 'refuse', findings: [{ rule: 'GITHUB_TOKEN', where: 'stream', count: 1 }] },
     })
+})
+
+await t.test('a translated stream is judged as the caller would get it', async (t) => {
+  const gateway = await testGateway(t, { files: { '37-content.yaml': ANSWERS } })
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  const telling = (text: string) =>
+    [
+      begin(),
+      event('content_block_start', { index: 0, content_block: { type: 'text', text: '' } }),
+      ...[...text].map((one) =>
+        event('content_block_delta', { index: 0, delta: { type: 'text_delta', text: one } }),
+      ),
+      event('content_block_stop', { index: 0 }),
+      event('message_delta', { delta: { stop_reason: 'end_turn' }, usage: { output_tokens: 3 } }),
+      event('message_stop', {}),
+    ].join('')
+  const body = { ...CHAT, model: 'claude-test', max_tokens: 9, stream: true }
+  let text = 'It is a great gift.'
+  gateway.upstream.answer = (res) => {
+    res.setHeader('content-type', 'text/event-stream').end(telling(text))
+  }
+  const passed = await gateway.call(bot, 'POST', PATH, { body })
+  const told = [...passed.text.matchAll(/"content":"([^"]*)"/g)].map(([, one]) => one).join('')
+  t.equal(told, text)
+  t.match(passed.text, /data: \[DONE\]\n\n$/)
+  text = `It is ${SECRET} so there`
+  const connection = await rawConnect(t, gateway, bot)
+  connection.send(requestBytes('POST', PATH, [], JSON.stringify(body)))
+  const received = await connection.until('content_refused')
+  t.notMatch(received, /"content":"(?:so|ghp|_)"/)
+  t.notMatch(await connection.closed, /\[DONE\]/)
+  await gateway.close(0)
+  const rows = await gateway.rows()
+  t.match(
+    rows.filter(({ status }) => status === 'truncated'),
+    [{ detail: { reason: 'content_refused', translated: { from: 'chat' }, content: { verdict: 'refuse' } } }],
+  )
+  t.match(
+    rows.filter(({ status }) => status === 'success'),
+    [{ detail: { content: { verdict: 'pass' } } }],
+  )
 })
