@@ -11,7 +11,11 @@ const PAGES_OF_OTHERS = new RegExp(
   String.raw`\b(?:${PAPERS})\.md\b|(?<![\w.-])(?:${PAPERS}|SECURITY)(?: §|:? [a-z]|\n \* [a-z§])|\bissue \d`,
 )
 /** Paths that stand for what an operator writes, not for files of the repository. */
-const PLACEHOLDERS = new Set(['plugins/config/35-policy.yaml', 'plugins/config/37-content.yaml', 'plugins/config/NN-name.yaml'])
+const PLACEHOLDERS = new Set([
+  'plugins/config/35-policy.yaml',
+  'plugins/config/37-content.yaml',
+  'plugins/config/NN-name.yaml',
+])
 
 const MAX_COLUMNS = 110
 

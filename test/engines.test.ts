@@ -22,6 +22,7 @@ const ONE_ENGINE: Readonly<Record<string, string>> = {
 const OPEN_NONE = [
   'test/certs/timestamps/judge.test.ts',
   'test/db/mcp/authority.test.ts',
+  'test/docs/aisvs.test.ts',
   'test/docs/facts.test.ts',
   'test/layers.test.ts',
   'test/plugins/policy/config.test.ts',

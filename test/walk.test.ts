@@ -10,7 +10,7 @@ import { ownerOnTheMachine } from './support/operators.ts'
 import { walkOf } from './support/walk.ts'
 
 // The way of one call, as docs/architecture.md draws it: a reader who follows it must not get lost.
-const MAX_LLM_FILES = 43
+const MAX_LLM_FILES = 42
 const MAX_MCP_FILES = 51
 const MAX_CHANGE_FILES = 47
 const MAX_PAGE_FILES = 64

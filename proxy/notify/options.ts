@@ -35,6 +35,7 @@ const common = {
     .string()
     .max(2_048)
     .refine(isHttps, 'must be an https URL without credentials or fragment')
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: what operators write
     .describe('Where messages are posted to. 2xx takes them; redirects are not followed. May be ${file:…}.'),
   events: z.array(z.enum(EVENTS)).min(1).max(EVENTS.length).describe('The events that are told.'),
 }
@@ -48,6 +49,7 @@ const target = z.discriminatedUnion('format', [
       .string()
       .trim()
       .regex(SECRET, 'must be whsec_ and 24 bytes or more in base64')
+      // biome-ignore lint/suspicious/noTemplateCurlyInString: what operators write
       .describe('The key of signatures, by reference: ${file:/run/secrets/hook}.'),
   }),
 ])

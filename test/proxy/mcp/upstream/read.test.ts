@@ -333,7 +333,11 @@ const MISTAKES: readonly (readonly [number, Record<string, string>, RegExp, stri
   [302, { location: 'https://login.example/x' }, /to another host, which is not followed: register the URL/],
   [302, { location: '/secret-of-env:MCP_SECRET_X/' }, /to another path, /, 'bearer'],
   [303, {}, /register the URL that it leads to$/],
-  [401, {}, /demands credentials \(HTTP status 401\): set auth_type and auth_secret_ref, or auth_type oauth$/],
+  [
+    401,
+    {},
+    /demands credentials \(HTTP status 401\): set auth_type and auth_secret_ref, or auth_type oauth$/,
+  ],
   [401, { 'www-authenticate': 'Bearer resource_metadata="https://x/"' }, /demands an OAuth token \(HTTP/],
   [403, {}, /refused this gateway's credentials \(HTTP status 403\): renew its secret$/, 'bearer'],
   [404, HTML, /HTTP status 404: there is no MCP endpoint at this path: .* HTTP\+SSE transport/],
