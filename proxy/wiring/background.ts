@@ -169,7 +169,7 @@ const followTask = (
     ...{ database: dataDirectory.database, ledger, clock, log: logs.log },
     followers: async () => [
       ...(await exported.followers(inForce().exports)),
-      ...(await notified.readers(inForce().notify)),
+      ...notified.readers(inForce().notify),
     ],
     onFailure: (name) => {
       const sink = sinkOfFollower(name)

@@ -1,4 +1,5 @@
 import type { Database } from '../../database.ts'
+import type { StreamPage } from '../read/stream-page.ts'
 import type { Ledger } from '../record/ledger.ts'
 import { archiveBoundary } from '../tree/segments.ts'
 import { archivedLines, missingRows } from './archived-lines.ts'
@@ -99,12 +100,25 @@ export async function followLedger(
     for (const { stream, to } of moves) places.set(stream, to)
   }
 
+  let ahead: { readonly stream: string; readonly after: number; readonly page: Promise<StreamPage> } | null =
+    null
+  const readPage = (stream: string, after: number): Promise<StreamPage> =>
+    database.audit.streamPage({ stream, after, names }, signal)
+  const pageAfter = (stream: string, after: number): Promise<StreamPage> =>
+    ahead?.stream === stream && ahead.after === after ? ahead.page : readPage(stream, after)
+
   let hasArchived = false
   /** Takes the next page of a stream. */
-  async function takeNext(stream: string): Promise<void> {
+  async function takeNext({ stream, head }: StreamHead, isAlone: boolean): Promise<void> {
     const after = places.get(stream) ?? 0
-    const { lines, gap } = await database.audit.streamPage({ stream, after, names }, signal)
-    if (lines.length > 0) return take(lines.map((line, n) => ({ stream, seq: after + n + 1, line })))
+    const { lines, gap } = await pageAfter(stream, after)
+    if (lines.length > 0) {
+      // The next page is read while this one is taken: of one stream, so that a reader holds two pages.
+      const end = after + lines.length
+      ahead = isAlone && end < head ? { stream, after: end, page: readPage(stream, end) } : null
+      ahead?.page.catch(() => {})
+      return take(lines.map((line, n) => ({ stream, seq: after + n + 1, line })))
+    }
     if (gap === null) throw new Error(`the rows of ${stream} after ${after} are gone`)
     if (hasArchived) throw new Error(missingRows(stream, [after + 1, gap - 1], unread))
     hasArchived = true
@@ -114,7 +128,7 @@ export async function followLedger(
   await goBack()
   const isBehind = ({ stream, head }: StreamHead): boolean => (places.get(stream) ?? 0) < head
   for (let behind = heads.filter(isBehind); behind.length > 0; behind = behind.filter(isBehind))
-    for (const { stream } of behind) await takeNext(stream)
+    for (const one of behind) await takeNext(one, behind.length === 1)
   // What was archived before the heads were read is behind them all.
   await passLeaves(archived)
   if (cursors.failure) await commit([noteCursorFailure(database, name, null)])

@@ -19,11 +19,7 @@ const USER_TYPES: Readonly<Record<string, readonly [id: number, name: string]>> 
 }
 
 /** Somebody by the name in the ledger, and by the readable one, if there is one. */
-export function userOf(
-  uid: string | null | undefined,
-  type: unknown,
-  name?: string | undefined,
-): OcsfMembers {
+export function userOf(uid: string | null | undefined, type: unknown, name?: string): OcsfMembers {
   const [id, caption] = USER_TYPES[textOf(type) ?? ''] ?? [0, 'Unknown']
   return { ...(uid ? { uid } : { name: 'unknown' }), ...(name && { name }), type_id: id, type: caption }
 }

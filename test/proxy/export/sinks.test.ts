@@ -73,7 +73,11 @@ t.test(
     })
     const send = async (path: string, ms?: number): Promise<void> => {
       const sink = httpsSink({ url: `${url}${path}`, headers: { Authorization: 'Splunk s3cret' } }, ms)
-      await sink.send(pageOf(ledgerLines(1, 3)), NEVER).finally(() => sink.close())
+      try {
+        await sink.send(pageOf(ledgerLines(1, 3)), NEVER)
+      } finally {
+        await sink.close()
+      }
     }
     await send('/ok?source=x')
     t.match(got[0], { headers: { authorization: 'Splunk s3cret', 'content-type': 'application/x-ndjson' } })
