@@ -11,6 +11,12 @@ export const BATCH_MS = 1_000
 const MIN_PAUSE_MS = 1_000
 export const MAX_PAUSE_MS = 60_000
 
+/** What stands around the records of a message. JSON text. */
+export interface MessageEnvelope {
+  readonly head: string
+  readonly tail: string
+}
+
 export interface LaneReporting {
   /** Counts records that no collector has kept. */
   readonly dropped: (signal: TelemetrySignal, count: number) => void
@@ -50,25 +56,24 @@ export class SendPause {
  */
 export class ExportLane {
   readonly #signal: TelemetrySignal
-  readonly #wrap: (records: string) => string
+  readonly #envelope: MessageEnvelope
   readonly #send: SendTelemetry
   readonly #report: LaneReporting
-  /** JSON texts, oldest first; the first of them may be under way. */
-  readonly #waiting: string[] = []
+  /** JSON texts, oldest first; the first may be under way. Bytes: texts that were put together are dear to keep. */
+  readonly #waiting: Buffer[] = []
   readonly #pause = new SendPause()
   readonly #stopping = new AbortController()
   #timer: NodeJS.Timeout | null = null
   #isSending = false
 
-  /** `wrap`: makes the message of records, JSON texts with commas between them. */
   constructor(
     signal: TelemetrySignal,
-    wrap: (records: string) => string,
+    envelope: MessageEnvelope,
     send: SendTelemetry,
     report: LaneReporting,
   ) {
     this.#signal = signal
-    this.#wrap = wrap
+    this.#envelope = envelope
     this.#send = send
     this.#report = report
   }
@@ -78,7 +83,7 @@ export class ExportLane {
       this.#report.dropped(this.#signal, 1)
       return
     }
-    this.#waiting.push(record)
+    this.#waiting.push(Buffer.from(record))
     if (this.#waiting.length >= MAX_BATCH && !this.#isSending && this.#pause.leftMs === 0) void this.#flush()
     else this.#timer ??= this.#later(BATCH_MS)
   }
@@ -107,7 +112,7 @@ export class ExportLane {
     if (this.#isSending || this.#waiting.length === 0) return
     this.#isSending = true
     const batch = this.#waiting.slice(0, MAX_BATCH)
-    const outcome = await this.#send(this.#signal, this.#wrap(batch.join(',')), this.#stopping.signal)
+    const outcome = await this.#send(this.#signal, messageOf(batch, this.#envelope), this.#stopping.signal)
     this.#isSending = false
     if (outcome.kind !== 'later') this.#waiting.splice(0, batch.length)
     this.#note(outcome, batch.length)
@@ -131,4 +136,11 @@ export class ExportLane {
     this.#report.failed(this.#signal, outcome.problem)
     this.#pause.begin(outcome.kind === 'later' ? outcome.afterMs : 0)
   }
+}
+
+const COMMA = Buffer.from(',')
+
+function messageOf(records: readonly Buffer[], { head, tail }: MessageEnvelope): Buffer {
+  const parts = records.flatMap((record, index) => (index === 0 ? [record] : [COMMA, record]))
+  return Buffer.concat([Buffer.from(head), ...parts, Buffer.from(tail)])
 }

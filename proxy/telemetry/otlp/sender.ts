@@ -18,7 +18,7 @@ export type SendOutcome =
 /** Sends one message, JSON text. Never rejects. */
 export type SendTelemetry = (
   signal: TelemetrySignal,
-  message: string,
+  message: string | Buffer,
   stopping: AbortSignal,
 ) => Promise<SendOutcome>
 

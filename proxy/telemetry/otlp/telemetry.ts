@@ -7,7 +7,7 @@ import { VERSION } from '../../boot/version.ts'
 import { type CallExports, CallSpans } from './call-spans.ts'
 import { keyValues } from './encode.ts'
 import { CallHistograms } from './histograms.ts'
-import { ExportLane, type LaneReporting, SendPause } from './lane.ts'
+import { ExportLane, type LaneReporting, type MessageEnvelope, SendPause } from './lane.ts'
 import type { TelemetryOptions } from './options.ts'
 import { registryMetrics } from './registry.ts'
 import { type SendTelemetry, telemetrySender } from './sender.ts'
@@ -42,13 +42,13 @@ export function openTelemetry(
   const { signals, sample } = options
   const send = telemetrySender(options, agent)
   const envelope = envelopeOf(options)
-  const lane = (signal: 'traces' | 'logs', wrap: (records: string) => string): ExportLane | null =>
-    signals.includes(signal) ? new ExportLane(signal, wrap, send, report) : null
-  const spans = lane('traces', (records) => envelope('resourceSpans', 'scopeSpans', `"spans":[${records}]`))
-  const logs = lane('logs', (records) => envelope('resourceLogs', 'scopeLogs', `"logRecords":[${records}]`))
+  const lane = (signal: 'traces' | 'logs', around: MessageEnvelope): ExportLane | null =>
+    signals.includes(signal) ? new ExportLane(signal, around, send, report) : null
+  const spans = lane('traces', envelope('resourceSpans', 'scopeSpans', 'spans'))
+  const logs = lane('logs', envelope('resourceLogs', 'scopeLogs', 'logRecords'))
   const histograms = signals.includes('metrics') ? new CallHistograms() : null
-  const wrap = (metrics: string) => envelope('resourceMetrics', 'scopeMetrics', `"metrics":${metrics}`)
-  const metrics = histograms && new MetricsTask({ histograms, registry, clock, send, wrap, report })
+  const around = envelope('resourceMetrics', 'scopeMetrics', 'metrics')
+  const metrics = histograms && new MetricsTask({ histograms, registry, clock, send, around, report })
   const exports: CallExports = { sample, spans, logs, histograms }
   return {
     begin: (surface, headers, at) =>
@@ -70,8 +70,10 @@ function envelopeOf({ resource }: TelemetryOptions) {
   })
   const said = JSON.stringify({ attributes })
   const scope = JSON.stringify({ name: 'sallyport', version: VERSION })
-  return (whole: string, scoped: string, records: string): string =>
-    `{"${whole}":[{"resource":${said},"${scoped}":[{"scope":${scope},${records}}]}]}`
+  return (whole: string, scoped: string, records: string): MessageEnvelope => ({
+    head: `{"${whole}":[{"resource":${said},"${scoped}":[{"scope":${scope},"${records}":[`,
+    tail: ']}]}]}',
+  })
 }
 
 interface MetricsSource {
@@ -79,7 +81,7 @@ interface MetricsSource {
   readonly registry: Registry
   readonly clock: () => number
   readonly send: SendTelemetry
-  readonly wrap: (metrics: string) => string
+  readonly around: MessageEnvelope
   readonly report: LaneReporting
 }
 
@@ -110,12 +112,12 @@ class MetricsTask {
   async #run(): Promise<void> {
     if (this.#isSending || this.#pause.leftMs > 0) return
     this.#isSending = true
-    const { send, wrap, report } = this.#source
+    const { send, around, report } = this.#source
     const message = await this.#message().catch(() => null)
     const outcome =
       message === null
         ? ({ kind: 'refused', problem: 'the metrics could not be read' } as const)
-        : await send('metrics', wrap(message), this.#stopping.signal)
+        : await send('metrics', around.head + message + around.tail, this.#stopping.signal)
     this.#isSending = false
     if (outcome.kind === 'taken') {
       if (outcome.rejected > 0) report.dropped('metrics', outcome.rejected)
@@ -131,6 +133,7 @@ class MetricsTask {
   async #message(): Promise<string> {
     const { histograms, registry, clock } = this.#source
     const ofRegistry = await registryMetrics(registry, this.#since, clock)
-    return JSON.stringify([...ofRegistry, ...histograms.metrics(this.#since, clock())])
+    const all = [...ofRegistry, ...histograms.metrics(this.#since, clock())]
+    return JSON.stringify(all).slice(1, -1)
   }
 }

@@ -44,12 +44,12 @@ function counting() {
   }
 }
 
-const wrap = (records: string): string => `[${records}]`
+const AROUND = { head: '[', tail: ']' }
 
 t.test('a collector that hangs costs a bounded queue: what comes then is dropped and counted', async (t) => {
   const { send, asked } = await sending(t, () => {})
   const { report, count } = counting()
-  const lane = new ExportLane('traces', wrap, send, report)
+  const lane = new ExportLane('traces', AROUND, send, report)
   for (let added = 0; added < MAX_WAITING_RECORDS + 904; added += 1) lane.add('{}')
   t.equal(count(), 904, 'the newest')
   await lane.close(50)
@@ -65,11 +65,11 @@ t.test('records go in batches, a message at a time', async (t) => {
   let open = 0
   const lane = new ExportLane(
     'logs',
-    wrap,
+    AROUND,
     async (_, message) => {
       open += 1
       t.equal(open, 1)
-      sizes.push(JSON.parse(message).length)
+      sizes.push(JSON.parse(String(message)).length)
       await new Promise((resolve) => setImmediate(resolve))
       open -= 1
       return { kind: 'taken', rejected: sizes.length === 1 ? 3 : 0 }
@@ -90,7 +90,7 @@ t.test('a message that may be taken later stays, one that is refused does not', 
   ]
   const lane = new ExportLane(
     'traces',
-    wrap,
+    AROUND,
     async () => outcomes.shift() ?? { kind: 'taken', rejected: 0 },
     report,
   )
