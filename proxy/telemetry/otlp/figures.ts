@@ -1,7 +1,7 @@
 import { isObject } from '../../../db/support/json.ts'
 import type { CallHistograms } from './histograms.ts'
 import { ATTRIBUTES as NAME } from './names.ts'
-import { addressOf, attemptError, errorTypeOf, operationNameOf, type SpannedCall } from './spans.ts'
+import { addressOf, attemptError, errorTypeOf, genaiOperationOf, type SpannedCall } from './spans.ts'
 
 /** Counts a call in the histograms of the conventions: each request to a provider, its tokens, an MCP message. */
 export function recordFigures(histograms: CallHistograms, ended: SpannedCall): void {
@@ -10,7 +10,7 @@ export function recordFigures(histograms: CallHistograms, ended: SpannedCall): v
 }
 
 function recordModelCall({ duration, tokens }: CallHistograms, ended: SpannedCall): void {
-  const operation = { [NAME.operation]: operationNameOf(ended) }
+  const operation = { [NAME.operation]: genaiOperationOf(ended) }
   for (const attempt of ended.attempts) {
     const { request, beganMs, endedMs } = attempt
     duration.record(((endedMs ?? ended.endedMs) - beganMs) / 1_000, {
@@ -40,7 +40,7 @@ function recordMessage({ mcp }: CallHistograms, ended: SpannedCall): void {
   mcp.record((endedMs - beganMs) / 1_000, {
     [NAME.mcpMethod]: message.method,
     [NAME.mcpVersion]: message.version,
-    [NAME.operation]: operationNameOf(ended),
+    [NAME.operation]: genaiOperationOf(ended),
     [NAME.tool]: call.allowed ? call.facts.call?.tool : null,
     [NAME.errorType]: errorTypeOf(call),
   })

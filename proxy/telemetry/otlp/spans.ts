@@ -92,7 +92,7 @@ export const attemptSpan = (
   )
 
 /** Names what the caller asks for, in the words of the conventions; null if they have none: a list of models. */
-export function operationNameOf({ call: { route, facts }, surface }: SpannedCall): string | null {
+export function genaiOperationOf({ call: { route, facts }, surface }: SpannedCall): string | null {
   if (surface === 'mcp') return facts.message?.method === 'tools/call' ? EXECUTE_TOOL : null
   if (facts.method !== 'POST') return null
   const end = route.replace(/^\/v1\//, '')
@@ -104,7 +104,7 @@ function nameOf(ended: SpannedCall): string {
   const { call, surface } = ended
   const { facts } = call
   const subject = call.allowed ? (surface === 'mcp' ? facts.call?.tool : facts.call?.model) : null
-  const verb = surface === 'mcp' ? methodOf(call) : operationNameOf(ended)
+  const verb = surface === 'mcp' ? methodOf(call) : genaiOperationOf(ended)
   return [verb ?? `${facts.method} ${call.route}`, subject].filter((part) => part).join(' ')
 }
 
@@ -115,7 +115,7 @@ const methodOf = ({ facts: { message } }: TracedCall): string | null =>
 function kindAttributes(ended: SpannedCall): readonly AttributeMap[] {
   const { call, surface } = ended
   const { facts } = call
-  const common = { [NAME.operation]: operationNameOf(ended), [NAME.httpStatus]: call.status }
+  const common = { [NAME.operation]: genaiOperationOf(ended), [NAME.httpStatus]: call.status }
   if (surface === 'llm') return [common, modelAttributes(call)]
   const ofMessage = {
     [NAME.mcpMethod]: methodOf(call),
@@ -194,14 +194,14 @@ export const attemptError = (
   (endedMs === null ? errorTypeOf(call) : null)
 
 function attemptName(ended: SpannedCall, { request: { method, target, model } }: SpannedAttempt): string {
-  const parts = ended.surface === 'mcp' ? [method, target] : [operationNameOf(ended), model]
+  const parts = ended.surface === 'mcp' ? [method, target] : [genaiOperationOf(ended), model]
   return parts.filter((part) => part).join(' ') || 'request'
 }
 
 function attemptAttributes(ended: SpannedCall, { request, status }: SpannedAttempt): AttributeMap {
   const { upstream, model, method, target, resent = 0 } = request
   return {
-    [NAME.operation]: operationNameOf(ended),
+    [NAME.operation]: genaiOperationOf(ended),
     ...(ended.surface === 'llm'
       ? { [NAME.provider]: upstream, [NAME.requestModel]: model }
       : {
