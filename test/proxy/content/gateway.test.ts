@@ -181,8 +181,6 @@ await t.test('a translated stream is judged as the caller would get it', async (
     rows.filter(({ status }) => status === 'truncated'),
     [{ detail: { reason: 'content_refused', translated: { from: 'chat' }, content: { verdict: 'refuse' } } }],
   )
-  t.match(
-    rows.filter(({ status }) => status === 'success'),
-    [{ detail: { content: { verdict: 'pass' } } }],
-  )
+  const passing = rows.find(({ status, action }) => status === 'success' && action === 'egress_llm_chat')
+  t.match(passing?.detail.content, { verdict: 'pass' })
 })
