@@ -56,7 +56,9 @@ t.test(
   'https: 2xx takes a page; slow, endless, redirecting, failing and huge answers are cut and named',
   async (t) => {
     const got: { headers: unknown; body: string }[] = []
+    const asked: (string | undefined)[] = []
     const url = await httpsServer(t, (req, res) => {
+      asked.push(req.url)
       void buffer(req).then((bytes) => {
         got.push({ headers: req.headers, body: bytes.toString() })
         if (req.url === '/ok?source=x') return res.writeHead(204).end()
@@ -94,8 +96,7 @@ t.test(
     await t.rejects(send('/endless', 200), { message: /has not answered within 0\.2 s/ })
     await t.rejects(send('/silent', 200), { message: /has not answered within 0\.2 s/ })
     await t.rejects(send('/closes'))
-    t.equal(got.filter(({ headers }) => JSON.stringify(headers).includes('/ok')).length, 0)
-    t.equal(got.length, 7, 'nobody is sent to where a redirect points')
+    t.notOk(asked.includes('/ok'), 'nobody is sent to where a redirect points')
     const metadata = httpsSink({ url: 'https://169.254.169.254/', headers: {} })
     await t.rejects(metadata.send(pageOf(ledgerLines(1, 1)), NEVER), /is refused/)
     await metadata.close()
