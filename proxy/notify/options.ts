@@ -35,8 +35,7 @@ const common = {
     .string()
     .max(2_048)
     .refine(isHttps, 'must be an https URL without credentials or fragment')
-    // biome-ignore lint/suspicious/noTemplateCurlyInString: what operators write
-    .describe('Where messages are posted to. 2xx takes them; redirects are not followed. May be ${file:…}.'),
+    .describe('Where messages are posted to. 2xx takes them; redirects are not followed.'),
   events: z.array(z.enum(EVENTS)).min(1).max(EVENTS.length).describe('The events that are told.'),
 }
 

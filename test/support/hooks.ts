@@ -22,12 +22,14 @@ export interface HookReceiver {
 export async function hookReceiver(t: Test): Promise<HookReceiver> {
   const messages: HookMessage[] = []
   let status = 204
-  const server = createServer(await trusted(t), async (req, res) => {
+  const server = createServer(await trusted(t), (req, res) => {
     const headers = Object.fromEntries(
       Object.entries(req.headers).map(([name, value]) => [name, String(value)]),
     )
-    messages.push({ path: req.url ?? '', headers, body: await text(req) })
-    res.writeHead(status, { location: 'https://elsewhere.test/' }).end()
+    void text(req).then((body) => {
+      messages.push({ path: req.url ?? '', headers, body })
+      res.writeHead(status, { location: 'https://elsewhere.test/' }).end()
+    })
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   t.teardown(() => {
