@@ -13,7 +13,7 @@ const list = subcommandOf({
   about: 'the accounts of a principal at MCP servers, the newest first',
   misuse: 'name one principal: sallyport accounts list acme::user::alice',
   options: JSON_OPTION,
-  run: async ({ call, say, args: [principal = ''], values: { json } }) => {
+  run: async ({ call, say, args: [principal], values: { json } }) => {
     const path = `/v1/admin/accounts?${new URLSearchParams({ principal }).toString()}`
     const { accounts } = expectStatus<AccountList>(await call('GET', path), 200)
     if (json) return say(...jsonLines(accounts))
@@ -33,7 +33,7 @@ const end = subcommandOf({
   takes: 'ACCOUNT',
   about: 'end an account at once; its tokens are revoked at the issuer',
   misuse: 'name one account: sallyport accounts end ua_…',
-  run: async ({ call, say, args: [account = ''] }) => {
+  run: async ({ call, say, args: [account] }) => {
     expectStatus(await call('DELETE', `/v1/admin/accounts/${encodeURIComponent(account)}`), 204)
     say(`${account} is ended`)
   },

@@ -20,7 +20,7 @@ const issuer = z
     /^https?:\/\/[^\s\p{C}?#\\@]+$/iu,
     'must be an http or https URL without user name, query and fragment',
   )
-  .refine(URL.canParse, 'is not a URL')
+  .refine((text) => URL.canParse(text), 'is not a URL')
 
 // RFC 6749 §3.3 and appendix A: what stands in the parameters.
 const clientId = z.string().regex(/^[\x20-\x7e]{1,1024}$/, 'must be 1 to 1,024 visible ASCII characters')

@@ -107,7 +107,7 @@ async function configurationOf(provider: () => Provider): Promise<Record<string,
       const grant = new Grant({ clientId: oidc.client.clientId, accountId: oidc.session.accountId })
       grant.addOIDCScope('openid offline_access')
       for (const resource of [oidc.params.resource].flat())
-        if (typeof resource === 'string') grant.addResourceScope(resource, String(oidc.params.scope ?? ''))
+        if (typeof resource === 'string') grant.addResourceScope(resource, oidc.params.scope ?? '')
       await grant.save()
       return grant
     },
@@ -117,5 +117,5 @@ async function configurationOf(provider: () => Provider): Promise<Record<string,
 interface IssuerContext {
   readonly client: { readonly clientId: string }
   readonly session: { readonly accountId: string }
-  readonly params: Readonly<Record<string, unknown>>
+  readonly params: { readonly resource?: unknown; readonly scope?: string }
 }

@@ -11,7 +11,7 @@ const upstream = await rawMcp(t)
 const alice = await gateway.admin('POST', '/v1/admin/users', { user_name: 'alice', capabilities: [] })
 const reader: string = alice.json.principal_id
 
-const server = (name: string, oauth: Json | undefined, more: Json = {}) =>
+const server = (name: string, oauth: Json, more: Json = {}) =>
   gateway.admin('POST', PATH, { name, endpoint_url: upstream.url, auth_type: 'oauth', oauth, ...more })
 
 const fieldsIn = ({ json }: { readonly json: Json }): readonly string[] =>
