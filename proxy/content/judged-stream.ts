@@ -126,12 +126,18 @@ export class JudgedStream extends Transform {
   }
 
   #settle(work: Promise<void> | undefined, done: TransformCallback): void {
-    if (!work) done()
-    else
-      work.then(
-        () => done(),
-        (error) => done(this.#judging.enforces ? error : null),
-      )
+    if (work) void this.#settleLater(work, done)
+    else done()
+  }
+
+  async #settleLater(work: Promise<void>, done: TransformCallback): Promise<void> {
+    let failure: Error | null = null
+    try {
+      await work
+    } catch (error) {
+      if (this.#judging.enforces) failure = error instanceof Error ? error : new Error(String(error))
+    }
+    done(failure)
   }
 
   /** Takes bytes as they come, from a place on. A promise only if something has to be judged. */

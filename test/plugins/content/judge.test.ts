@@ -36,7 +36,9 @@ await t.test('each of sixty secrets is found, as it is and however JSON may writ
     t.match(await judged(judge, inChat(text)), found, rule)
     // As the arguments of a tool: JSON as a text in JSON.
     t.match(await judged(judge, inChat(JSON.stringify({ key: text }))), found, `${rule} in a text of JSON`)
-    const escaped = [...text].map((one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`).join('')
+    const escaped = Array.from(text, (one) => one)
+      .map((one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`)
+      .join('')
     const written = JSON.stringify(inChat('HERE')).replace('HERE', escaped)
     t.match(await judged(judge, written), found, `${rule} in escapes`)
   }

@@ -123,7 +123,7 @@ await t.test('a stream with a secret gets the error of its API and is cut', asyn
   } as const
   for (const dialect of DELTAS.filter(({ name }) => name.endsWith('text'))) {
     const [path, body] = bodies[dialect.name.split(' ')[0] as keyof typeof bodies]
-    const secret = events(dialect, [...`It is ${SECRET}`, ' so', ' there'])
+    const secret = events(dialect, [...Array.from(`It is ${SECRET}`), ' so', ' there'])
     gateway.upstream.answer = streaming(secret)
     const connection = await rawConnect(t, gateway, bot)
     connection.send(requestBytes('POST', path, [], JSON.stringify(body)))
@@ -131,7 +131,7 @@ await t.test('a stream with a secret gets the error of its API and is cut', asyn
     t.match(received, /It|"I"/, 'what is before it was told')
     t.notOk(received.includes('"ghp') || received.includes('"_"'), dialect.name)
     await connection.closed
-    const fine = events(dialect, [...'It is a great gift.'])
+    const fine = events(dialect, Array.from('It is a great gift.'))
     gateway.upstream.answer = streaming(fine)
     const passed = await gateway.call(bot, 'POST', path, { body })
     t.equal(passed.text, Buffer.concat(fine).toString(), dialect.name)
@@ -153,7 +153,7 @@ await t.test('a translated stream is judged as the caller would get it', async (
     [
       begin(),
       event('content_block_start', { index: 0, content_block: { type: 'text', text: '' } }),
-      ...[...text].map((one) =>
+      ...Array.from(text).map((one) =>
         event('content_block_delta', { index: 0, delta: { type: 'text_delta', text: one } }),
       ),
       event('content_block_stop', { index: 0 }),

@@ -32,7 +32,7 @@ async function passed(chunks: readonly Buffer[], enforces = true) {
 /** All that may be told of a text before a secret: at most the first letters of a beginning. */
 const TOLD = /^It is (?:aws_|https:\/\/)?[^ ]{0,2}$/
 
-const characters = (text: string): readonly string[] => [...text]
+const characters = (text: string): readonly string[] => Array.from(text)
 
 await t.test('a secret is found in each dialect, one character of it in each event', async (t) => {
   for (const dialect of DELTAS)
