@@ -15,6 +15,7 @@ export async function judgedFacts(call: () => Promise<unknown>): Promise<readonl
   // Proven by the text of the function.
   const isFast = runInThisContext('(facts) => %HasFastProperties(facts)') as (facts: object) => boolean
   const judged: JudgedFacts[] = []
+  // oxlint-disable-next-line typescript/unbound-method -- it is applied to each pipeline that is asked
   const { decide } = Pipeline.prototype
   Pipeline.prototype.decide = async function (...given) {
     const decision = await decide.apply(this, given)
