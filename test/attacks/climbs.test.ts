@@ -19,6 +19,8 @@ const NEVER: Readonly<Record<string, string>> = {
   declineProposal: 'nothing waits',
   getProposal: 'nothing waits',
   endGrant: 'nobody has allowed a client anything',
+  endUpstreamAccount: 'nobody has an account elsewhere',
+  rewindExport: 'no file names a sink',
   getApproval: 'no call waits',
   approveCall: 'no call waits',
   declineCall: 'no call waits',

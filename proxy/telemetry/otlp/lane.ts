@@ -11,7 +11,7 @@ export const BATCH_MS = 1_000
 const MIN_PAUSE_MS = 1_000
 export const MAX_PAUSE_MS = 60_000
 
-/** What stands around the records of a message. JSON text. */
+/** The JSON text around the records of a message. */
 export interface MessageEnvelope {
   readonly head: string
   readonly tail: string

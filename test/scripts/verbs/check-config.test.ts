@@ -39,7 +39,7 @@ await t.test(
       '  llm            origin → demand → pin → dpop → api_key → capability → json_body → llm_call → llm_members → pin → capability → provider_state → rules → stop → limits → audit',
       '  mcp read       origin → pin → dpop → api_key → json_body → mcp_peek → mcp_message → mcp_resource_path → mcp_resource_path',
       '  mcp handshake  pin → single_use',
-      '  mcp work       mcp_target → mcp_target → pin → capability → mcp_tool → mcp_state → rules → stop → limits → approval → audit',
+      '  mcp work       mcp_target → mcp_target → pin → capability → mcp_tool → mcp_state → rules → stop → limits → account → approval → audit',
       'Files that tune it, or add a check between capability and audit, in the order of their names:',
       '  10-pin.yaml         pin',
       '  20-dpop.yaml        dpop',
@@ -74,7 +74,7 @@ await t.test("check-config prints an operator's own checks where a call meets th
   )
   t.match(
     steps[1],
-    /^ {2}mcp work .* → mcp_state → mine_first → mine_second → rules → stop → limits → approval → audit$/,
+    /^ {2}mcp work .* → mcp_state → mine_first → mine_second → rules → stop → limits → account → approval → audit$/,
   )
   t.match(out, /\n {2}35-b\.yaml +\.\/mine\.js\n {2}36-a\.yaml /)
 })

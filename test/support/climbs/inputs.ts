@@ -152,6 +152,10 @@ const OTHERS: Readonly<Record<string, Making<[climbing: Climbing]>>> = {
   listUserGrants: async ({ victim }) => [{ params: { id: await victim('User') } }],
   endGrant: () => [{ params: { id: `grt_${'0'.repeat(26)}` } }],
   endGrants: () => [{ body: { all: true } }],
+  listUpstreamAccounts: async ({ victim }) => [{ query: `?principal=${await victim('User')}` }],
+  endUpstreamAccount: () => [{ params: { id: `ua_${'0'.repeat(26)}` } }],
+  listExports: () => [{}],
+  rewindExport: () => [{ params: { sink: 'mine' }, body: { stream: 'main', seq: 1 } }],
   listStops: () => [{}],
   beginStop: () => [{ body: { scope: { kind: 'workloads' }, reason: 'mine' } }],
   endStop: async ({ machine }) => {

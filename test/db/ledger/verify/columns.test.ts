@@ -349,9 +349,10 @@ const COLUMNS: Readonly<Record<string, TableColumns>> = {
   people_states: {
     compared: {},
     harmless: Object.fromEntries(
-      [...['kind', 'id_sha256', 'grant_id', 'uid', 'user_code', 'payload', 'consumed_at', 'expires_at']].map(
-        (name) => [name, 'sealed with its kind and id; a token counts by the row of its grant'],
-      ),
+      [
+        ...['kind', 'id_sha256', 'grant_id', 'uid', 'user_code', 'payload', 'consumed_at', 'expires_at'],
+        'sender',
+      ].map((name) => [name, 'sealed with its kind and id; a token counts by the row of its grant']),
     ),
   },
   people_identities: {
@@ -410,6 +411,15 @@ const COLUMNS: Readonly<Record<string, TableColumns>> = {
         ].map((name) => [name, SHOWN]),
       ),
     },
+  },
+  export_cursors: {
+    compared: {},
+    harmless: Object.fromEntries(
+      ['sink', 'stream', 'seq', 'at', 'failed_at', 'error'].map((name) => [
+        name,
+        'where a reader goes on: its receiver gets rows twice, or sees that numbers are missing',
+      ]),
+    ),
   },
   row_counts_place: { compared: {}, harmless: { id: 'one row', place: 'how far the figures are' } },
 }

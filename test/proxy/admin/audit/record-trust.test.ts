@@ -12,7 +12,7 @@ import { sallyport } from '../../../support/run.ts'
 /** Columns of later versions. */
 const ADDED_TO_SERVERS = [
   ...['approval', 'tool_approvals', 'approval_ttl_s', 'approval_wait_s'],
-  ...['min_proof', 'tool_min_proof'],
+  ...['min_proof', 'tool_min_proof', 'oauth'],
 ]
 
 const ID = 'spiffe://spire.test/pay'
@@ -64,7 +64,7 @@ await t.test(
       drop trigger audit_rows_delete; drop table audit_segments; drop table audit_states;
       drop table provider_states; drop table spend_counts; drop table stops; drop table limits; drop table limit_set; drop table limit_meters;
       drop table approvals; drop table people_grants; drop table people_states; drop table people_identities;
-      drop table upstream_accounts; drop table upstream_revocations; drop table upstream_clients;
+      drop table upstream_accounts; drop table upstream_revocations; drop table upstream_clients; drop table export_cursors;
       ${ADDED_TO_SERVERS.map((column) => `alter table mcp_resources drop column ${column};`).join(' ')}
       create trigger audit_rows_delete before delete on audit_rows
       begin select raise(abort, 'audit_log is append-only'); end;

@@ -26,7 +26,8 @@ function expectedOf(method: string, path: string): string {
     [/\/stops$/, 'admin.stop'],
     [/\/stops\//, 'admin.grant'],
     [/\/(capabilities|labels)$|\/sets\/|\/limits(\/|$)|\/rehearsals$|\/candidate(\/|$)/, 'admin.grant'],
-    [/^\/v1\/admin\/(agents|users|workloads|grants)/, 'admin.enroll'],
+    [/^\/v1\/admin\/(agents|users|workloads|grants|accounts)/, 'admin.enroll'],
+    [/^\/v1\/admin\/exports\//, 'admin.audit'],
   ]
   return rules.find(([pattern]) => pattern.test(path))?.[1] ?? 'nothing'
 }

@@ -12,6 +12,7 @@ import { as, ownerOnTheMachine } from '../../../support/operators.ts'
 const OF_NO_KIND: Readonly<Record<string, RegExp>> = {
   'it gives nobody more than the holder of admin.enroll can take': /^admin\.enroll$/,
   'it decides a call of somebody else, who is the other person': /^admin\.approve$/,
+  'it has rows sent again, and says so in a row': /^admin\.audit$/,
   'it ends a session, or is about a proposal': /^admin\.read$/,
 }
 
