@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import t from 'tap'
@@ -103,20 +104,21 @@ await t.test('an event is held back only while its end may begin a secret', asyn
   stream.on('data', (chunk: Buffer) => {
     seen += dialect.read(chunk)
   })
-  const tells = async (piece: string): Promise<string> => {
+  const tells = async (piece: string, wanted: string, why?: string): Promise<void> => {
     for (const event of dialect.delta(piece, 0)) source.push(event)
     for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve))
-    const told = seen
+    // What may be a secret is judged on a thread.
+    while (seen.length < wanted.length) await once(stream, 'data')
+    t.equal(seen, wanted, why)
     seen = ''
-    return told
   }
-  t.equal(await tells('hello'), 'hello')
-  t.equal(await tells(' gh'), ' gh')
-  t.equal(await tells('p'), '', 'it may begin ghp_')
-  t.equal(await tells('s '), 'ps ')
-  t.equal(await tells(' ghp_'), '', 'it has begun')
-  t.equal(await tells('abc'), '')
-  t.equal(await tells(' and'), ' ghp_abc and', 'it has ended')
+  await tells('hello', 'hello')
+  await tells(' gh', ' gh')
+  await tells('p', '', 'it may begin ghp_')
+  await tells('s ', 'ps ')
+  await tells(' ghp_', '', 'it has begun')
+  await tells('abc', '')
+  await tells(' and', ' ghp_abc and', 'it has ended')
   source.push(null)
   t.equal((await buffer(stream)).length, 0)
 })

@@ -34,7 +34,11 @@ await t.test(
   { skip },
   async (t) => {
     const gateway = await testGateway(t, {
-      settings: { MCP_PROXY_ADMIN_SECRET: '', MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS: 'true' },
+      settings: {
+        ...{ MCP_PROXY_ADMIN_SECRET: '', MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS: 'true' },
+        // With a listener for people there are pages of their accounts.
+        ...{ MCP_PROXY_PEOPLE_LISTEN: '127.0.0.1:0', MCP_PROXY_PEOPLE_URL: 'https://people.test' },
+      },
     })
     const context = await (await openChromium(t, gateway))()
     const complaints = complaintsOf(context)

@@ -14,6 +14,10 @@ const PAGE = '/proxy/limits'
 /** The values of the selects of the form if nobody touches them. */
 const CHOSEN = { measure: 'cost', per: 'month', on: 'refuse' }
 
+let signedIn: Promise<Jar> | undefined
+/** The operator of all tests of this file: so many sign-ins from one address would be refused. */
+const signedInOnce = (gateway: TestGateway): Promise<Jar> => (signedIn ??= signedInBySecret(gateway))
+
 const textOf = async (jar: Jar, path: string): Promise<string> => (await jar.ask('GET', path)).text
 
 /** Presses a button, and again on the page that says what it would have done. */
@@ -69,7 +73,7 @@ t.test('an amount is typed in dollars and stored in micro-USD, to the last digit
 
 t.test('team red gets 25 USD a month by one form, and the list says so in words', async (t) => {
   const gateway = await sharedGateway(t)
-  const jar = await signedInBySecret(gateway)
+  const jar = await signedInOnce(gateway)
   const empty = await textOf(jar, PAGE)
   t.match(empty, 'A limit bounds what calls use')
   t.match(empty, '<a class="button" href="#make">Make a limit</a>')
@@ -91,7 +95,7 @@ t.test('team red gets 25 USD a month by one form, and the list says so in words'
 
 t.test('the form says first which calls of the last 30 days it would have refused, and whose', async (t) => {
   const gateway = await sharedGateway(t)
-  const jar = await signedInBySecret(gateway)
+  const jar = await signedInOnce(gateway)
   const bot = await gateway.enroll('shown', ['llm.chat', 'team.shown'])
   for (let n = 0; n < 3; n += 1) t.equal((await chat(gateway, bot)).status, 200)
   const typed = {
@@ -126,7 +130,7 @@ t.test('the form says first which calls of the last 30 days it would have refuse
 
 t.test('the page of a principal has the limits that its calls count on, with its own use', async (t) => {
   const gateway = await sharedGateway(t)
-  const jar = await signedInBySecret(gateway)
+  const jar = await signedInOnce(gateway)
   const bot = await gateway.enroll('bounded', ['llm.chat', 'team.bounded'])
   const other = await gateway.enroll('unbounded', ['llm.chat'])
   const calls = { measure: 'calls', per: 'day', amount: 10 }
@@ -157,7 +161,7 @@ t.test(
   'a provider that uses more than it was asked for stands under Attention, if a strict limit was passed',
   async (t) => {
     const gateway = await sharedGateway(t)
-    const jar = await signedInBySecret(gateway)
+    const jar = await signedInOnce(gateway)
     const bot = await gateway.enroll('passing', ['llm.chat', 'team.passing'])
     const terms = {
       for: { holding: 'team.passing' },
@@ -186,7 +190,7 @@ t.test(
 
 t.test('what is wrong stands on the form with what was typed, and nothing is stored', async (t) => {
   const gateway = await sharedGateway(t)
-  const jar = await signedInBySecret(gateway)
+  const jar = await signedInOnce(gateway)
   const wrong: readonly (readonly [Readonly<Record<string, string>>, RegExp])[] = [
     [{ name: 'wrong', amount: '25,00' }, /Amount<\/code> must be an amount in USD/],
     [{ name: 'wrong', amount: '1.5', measure: 'calls' }, /Amount<\/code> must be a whole number/],
@@ -224,7 +228,7 @@ t.test('what is wrong stands on the form with what was typed, and nothing is sto
 
 t.test('bars say how much is used, the nearest first, and of each principal the nearest three', async (t) => {
   const gateway = await sharedGateway(t)
-  const jar = await signedInBySecret(gateway)
+  const jar = await signedInOnce(gateway)
   const each = { measure: 'calls', per: 'day', each: 'true' }
   await made(t, gateway, jar, { name: 'far', ...each, amount: '100', holding: 'team.bars' })
   const near = await made(t, gateway, jar, {
@@ -275,7 +279,7 @@ t.test('bars say how much is used, the nearest first, and of each principal the 
 
 t.test('an amount is changed, and overridden until an instant with a reason', async (t) => {
   const gateway = await sharedGateway(t)
-  const jar = await signedInBySecret(gateway)
+  const jar = await signedInOnce(gateway)
   const { path } = await made(t, gateway, jar, { name: 'changed', amount: '10', holding: 'team.changed' })
   const changed = await confirmed(jar, await textOf(jar, path), 'Change the amount', { amount: '12.5' })
   t.equal(changed.headers.location, `${path}?notice=limit_changed`)
@@ -313,7 +317,7 @@ t.test('an amount is changed, and overridden until an instant with a reason', as
 
 t.test('patterns of an operator are no HTML, wherever they are shown', async (t) => {
   const gateway = await sharedGateway(t)
-  const jar = await signedInBySecret(gateway)
+  const jar = await signedInOnce(gateway)
   const models = '"><script>alert(1)</script>*'
   const { path } = await made(t, gateway, jar, { name: 'hostile', amount: '1', models })
   for (const place of [PAGE, path]) {
@@ -328,7 +332,7 @@ t.test('patterns of an operator are no HTML, wherever they are shown', async (t)
 
 t.test('a change that another one has overtaken is said, and nothing of either is lost', async (t) => {
   const gateway = await sharedGateway(t)
-  const jar = await signedInBySecret(gateway)
+  const jar = await signedInOnce(gateway)
   const { path, limit } = await made(t, gateway, jar, { name: 'raced', amount: '10', holding: 'team.raced' })
   const before = await textOf(jar, path)
   const api = `/v1/admin/limits/${limit?.limit_id}`
@@ -354,7 +358,7 @@ t.test('a change that another one has overtaken is said, and nothing of either i
 
 t.test('who lacks admin.grant sees limits and no form, and is refused; so is another site', async (t) => {
   const gateway = await sharedGateway(t)
-  const owner = await signedInBySecret(gateway)
+  const owner = await signedInOnce(gateway)
   const { path } = await made(t, gateway, owner, { name: 'kept', amount: '10', holding: 'team.kept' })
   const forms = [
     [PAGE, { ...CHOSEN, name: 'forced', amount: '1' }],
@@ -421,7 +425,7 @@ t.test(
   'the page has a hundred limits, reads the meters of as many for each, and finds any by name',
   async (t) => {
     const gateway = await sharedGateway(t)
-    const jar = await signedInBySecret(gateway)
+    const jar = await signedInOnce(gateway)
     const body = { for: { holding: 'team.nobody' }, measure: 'calls', per: 'day', amount: 1, each: true }
     for (let n = 0; n <= 100; n += 1) {
       const { status } = await gateway.admin('POST', '/v1/admin/limits', { name: `many-${n}.`, ...body })

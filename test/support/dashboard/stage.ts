@@ -3,6 +3,7 @@ import type { Test } from 'tap'
 import { SECTIONS } from '../../../proxy/dashboard/frame/frame.ts'
 import { ADMIN_SECRET, type TestGateway, testGateway } from '../gateway.ts'
 import { changingServer, tool } from '../mcp/admin-server.ts'
+import { signedInBySecret } from '../oidc/jar.ts'
 
 const CHAT = { model: 'gpt-4o-mini', messages: [{ role: 'user', content: 'hello' }] }
 
@@ -76,6 +77,14 @@ export async function pagesOf(
   await gateway.admin('POST', `${api}/mcp-resources/${resource}/refresh`)
   for (const agent_id of Object.values(ids))
     await gateway.admin('POST', `${api}/mcp-resources/bindings`, { agent_id, resource_id: resource })
+  const { json: mail } = await gateway.admin('POST', `${api}/mcp-resources`, {
+    ...{ name: `${word.slice(1)}mail`, endpoint_url: server.url, auth_type: 'oauth' },
+    oauth: { reader: ids.agents, scopes: [`${word}.read`, `${word}.write`] },
+  })
+  const accounted = { agent_id: ids.agents, resource_id: mail.resource_id }
+  await gateway.admin('POST', `${api}/mcp-resources/bindings`, accounted)
+  const page = await (await signedInBySecret(gateway)).ask('GET', `/proxy/agents/${ids.agents}`)
+  const [connecting = ''] = /\/proxy\/connect\/[\w-]+/.exec(page.text) ?? []
   const { json: limit } = await gateway.admin('POST', `${api}/limits`, {
     ...{ name: `${word}.max`, measure: 'calls', amount: 10, per: 'month', each: true },
     for: { principals: [`acme::${WORD}`, `acme::user::${WORD}*`], models: [`openai/gpt-${WORD}`] },
@@ -103,6 +112,7 @@ export async function pagesOf(
     '/proxy/operators/{id}': [`/proxy/operators/acme::operator::${WORD}`],
     '/proxy/tools/{resource}': [`/proxy/tools/${resource}`],
     '/proxy/approvals/{id}': [`/proxy/approvals/${asked.error.data.approval}`],
+    '/proxy/connect/{id}': [connecting],
     '/proxy/limits/{id}': [`/proxy/limits/${limit.limit_id}`],
     '/proxy/activity': ['/proxy/activity', `/proxy/activity?model=gpt-${WORD}`],
     '/proxy/activity/{request_id}': [`/proxy/activity/${refused?.request_id}`],
