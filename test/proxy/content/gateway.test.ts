@@ -3,6 +3,7 @@ import { sampleSecret } from '../../support/content/secrets.ts'
 import { DELTAS, events } from '../../support/content/streams.ts'
 import { CHAT, testGateway } from '../../support/gateway.ts'
 import { begin, event } from '../../support/llm/translate.ts'
+import { signedInBySecret } from '../../support/oidc/jar.ts'
 import { rawConnect, requestBytes } from '../../support/raw.ts'
 import type { Answer } from '../../support/upstream.ts'
 
@@ -35,6 +36,13 @@ await t.test('a request with a secret is refused, recorded without it, and nothi
     t.notOk(JSON.stringify(refused.json).includes(SECRET))
   }
   t.equal(gateway.upstream.seen.length, 1, 'nothing of a refused call is sent')
+  const jar = await signedInBySecret(gateway)
+  const [denied] = await gateway.rows({ status: 'denied' })
+  for (const page of ['/proxy/activity', `/proxy/activity/${denied?.request_id}`]) {
+    const { text } = await jar.ask('GET', page)
+    t.match(text, /GITHUB_TOKEN in (?:messages|input)\[0\]/, page)
+    t.notOk(text.includes(SECRET))
+  }
   await gateway.close(0)
   const rows = await gateway.rows()
   t.match(rows.find(({ action }) => action === 'config.loaded')?.detail, {

@@ -165,17 +165,16 @@ await t.test('an answer of the issuer counts once, for the browser and person th
   t.notMatch(again.text, /access_denied/)
 })
 
+/** Its binding to `mail`. */
+let ofBot = ''
+
 await t.test('an operator connects an account for an agent', async (t) => {
   const bot = await stage.gateway.enroll('bot', ['mcp.tools.call'])
-  const { resource_id: id } = resources.mail
-  await admin('POST', '/v1/admin/mcp-resources/bindings', { agent_id: 'acme::bot', resource_id: id })
-  const ask = () =>
-    stage.gateway.call(
-      bot,
-      'POST',
-      '/v1/mcp',
-      request('tools/call', { params: { name: 'mail.whose', arguments: {} } }),
-    )
+  const bind = ({ resource_id }: Json) =>
+    admin('POST', '/v1/admin/mcp-resources/bindings', { agent_id: 'acme::bot', resource_id })
+  ofBot = (await bind(resources.mail)).json.binding_id
+  const ask = (name = 'mail.whose') =>
+    stage.gateway.call(bot, 'POST', '/v1/mcp', request('tools/call', { params: { name, arguments: {} } }))
   const refused = (await ask()).json
   t.match(refused.error, { code: -31008, data: { url: /\/proxy\/connect\// }, message: /An operator/ })
   const path = new URL(linkIn(refused)).pathname
@@ -187,11 +186,16 @@ await t.test('an operator connects an account for an agent', async (t) => {
   )
   const { text: page } = await jar.ask('GET', path)
   t.match(page, /acme::bot/)
-  const sent = await press(jar, page, 'Go on')
-  const next = /content="0;url=([^"]+)"/.exec(sent.text)?.[1] ?? ''
-  t.ok(next.startsWith(`${PEOPLE_URL}/connect/as/`), sent.text)
+  const handedOver = async (text: string): Promise<string> =>
+    /content="0;url=([^"]+)"/.exec((await press(jar, text, 'Go on')).text)?.[1] ?? ''
+  const next = await handedOver(page)
+  t.ok(next.startsWith(`${PEOPLE_URL}/connect/as/`), next)
   t.match(await connect(person('robot'), next), { status: 200, text: /is connected/ })
   t.equal(textOf((await ask()).json), 'robot')
+  await bind(resources.files)
+  const second = new URL(linkIn((await ask('files.whose')).json)).pathname
+  const toFiles = await handedOver((await jar.ask('GET', second)).text)
+  t.match(await connect(person('robot'), toFiles), { status: 200 })
   t.match((await jar.ask('GET', '/proxy/agents/acme::bot')).text, 'Accounts at servers')
   const link = linkIn(
     await call('alice', 'files.send', { modern: true }).then(() => call('bob', 'mail.send')),
@@ -212,8 +216,13 @@ await t.test('an account ends by its person, by an operator, and with its princi
   t.match((await call('bob', 'files.whose')).error, { code: -31008 })
   t.equal((await admin('DELETE', `/v1/admin/accounts/${others?.account}`)).status, 204)
   t.equal((await admin('DELETE', `/v1/admin/accounts/${others?.account}`)).status, 404)
-  await admin('DELETE', `/v1/admin/users/${people.bob}`)
-  t.strictSame(await accountsOf(people.bob), [])
+  await admin('DELETE', `/v1/admin/mcp-resources/bindings/${ofBot}`)
+  const left = await accountsOf('acme::bot')
+  t.match(left, [{ resource: 'files' }], 'without its binding an account is over')
+  await admin('DELETE', '/v1/admin/agents/acme::bot')
+  t.strictSame(await accountsOf('acme::bot'), [])
+  await admin('DELETE', `/v1/admin/mcp-resources/${resources.mail.resource_id}`)
+  t.strictSame(await accountsOf(people.bob), [], 'and with its server')
   await admin('POST', `/v1/admin/users/${people.alice}/erase`, {})
   await stage.gateway.close()
   const rows = await stage.gateway.rows({ order: 'desc', limit: 1_000 })
@@ -227,6 +236,6 @@ await t.test('an account ends by its person, by an operator, and with its princi
   const ended = rows.filter(({ action }) => action === 'upstream_account.ended')
   t.strictSame(
     [...new Set(ended.map(({ detail: { why } }) => (typeof why === 'string' ? why : '')))].toSorted(),
-    [...['deactivated', 'erased', 'operator', 'person', 'replaced']],
+    ['deactivated', 'erased', 'operator', 'person', 'replaced', 'resource_removed', 'unbound'],
   )
 })
