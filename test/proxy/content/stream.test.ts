@@ -104,7 +104,7 @@ await t.test('an event is held back only while its end may begin a secret', asyn
   stream.on('data', (chunk: Buffer) => {
     seen += dialect.read(chunk)
   })
-  const tells = async (piece: string, wanted: string, why?: string): Promise<void> => {
+  const tells = async (piece: string, wanted: string, why = piece): Promise<void> => {
     for (const event of dialect.delta(piece, 0)) source.push(event)
     for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve))
     // What may be a secret is judged on a thread.
