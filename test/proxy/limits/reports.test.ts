@@ -60,6 +60,7 @@ const SHOWN_BY: readonly (readonly [what: string, file: string, test: string])[]
   ],
   ['strict, on the engine: after every commit', 'db/ledger/meters/metered', 'after each commit'],
   ['a cost grows with each count', 'db/ledger/authority/costs', 'a cost grows with each count'],
+  ['a flood over a limit would fill the ledger', HERE(), 'a flood of calls over a limit is summarised'],
   // Input that nobody should send.
   ['a price below nothing', 'plugins/prices/prices', 'prices that cannot be are refused'],
   ['a limit for a model that nobody serves', HERE(), 'a limit for a model that there is not'],
@@ -119,6 +120,19 @@ t.test('whoever is enrolled later is counted from its first call, whatever it ho
   await limit(gateway, { name: 'all', each: true, measure: 'calls', per: 'ever', amount: 1 })
   const late = await gateway.enroll('late', ['llm.chat', 'team.new', 'team.leads'])
   t.same([(await chat(gateway, late)).status, (await chat(gateway, late)).status], [200, 429])
+})
+
+t.test('a flood of calls over a limit is summarised, and each is refused', async (t) => {
+  const gateway = await sharedGateway(t)
+  const bot = await gateway.enroll('flood', ['llm.chat', 'team.flood'])
+  await limit(gateway, {
+    ...{ name: 'flood', for: { holding: 'team.flood' }, measure: 'calls', per: 'ever', amount: 1 },
+  })
+  t.equal((await chat(gateway, bot)).status, 200)
+  for (let n = 0; n < 130; n += 1) t.equal((await chat(gateway, bot)).status, 429)
+  const own = await gateway.rows({ status: 'denied', principal: bot.id, limit: 1_000 })
+  // A minute may end meanwhile.
+  t.ok(own.length >= 60 && own.length <= 121, `${own.length} rows of their own`)
 })
 
 t.test('a call that may be answered at length holds a moderate answer, not the longest', async (t) => {
