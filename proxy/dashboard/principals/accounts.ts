@@ -42,15 +42,20 @@ export async function accountsCard(
   const principal = { type: kind.type, id }
   const linkTo = (resourceId: string): string =>
     `/proxy/connect/${links.seal({ principal, resourceId, scopes: [] }, facts.at)}`
+  const connected = value.accounts.map(
+    (one) =>
+      html`<tr><td><a href="${pathOf('tools', one.resource_id)}">${one.resource ?? one.resource_id}</a></td><td>${one.issuer}</td><td>${one.scopes.join(', ')}</td><td>${relativeTime(one.connected_at, facts.at)}</td><td>${button(facts, NEEDS, `${pathOf(plural, id)}/accounts/${one.account}/end`, 'End')}</td></tr>`,
+  )
   const connects = kind.type !== 'user' && hasCapability(facts, NEEDS)
+  const toConnect = servers.map(
+    (one) =>
+      html`<tr><td>${one.name}</td><td></td><td></td><td></td><td><a href="${linkTo(one.resource_id)}">Connect an account</a></td></tr>`,
+  )
   return html`<section class="card" id="accounts"><h2>Accounts at servers</h2>${dataTable(
     ['Server', 'Issuer', 'Scopes', 'Since', ''],
-    value.accounts.map(
-      (one) =>
-        html`<tr><td><a href="${pathOf('tools', one.resource_id)}">${one.resource ?? one.resource_id}</a></td><td>${one.issuer}</td><td>${one.scopes.join(', ')}</td><td>${relativeTime(one.connected_at, facts.at)}</td><td>${button(facts, NEEDS, `${pathOf(plural, id)}/accounts/${one.account}/end`, 'End')}</td></tr>`,
-    ),
+    connects ? [...connected, ...toConnect] : connected,
     html`<p>None is connected.</p>`,
-  )}${connects && servers.map((one) => html`<p><a href="${linkTo(one.resource_id)}">Connect an account at ${one.name}</a></p>`)}${kind.type === 'user' && html`<p class="faint">A user connects accounts at the page <code>/account</code> of the listener for people.</p>`}</section>`
+  )}${kind.type === 'user' && html`<p class="faint">A user connects accounts at the page <code>/account</code> of the listener for people.</p>`}</section>`
 }
 
 export const endAccountForm = (plural: CallerPlural, dashboard: DashboardContext) =>
