@@ -41,7 +41,11 @@ await t.test(
     const before = called(server).length
     t.equal((await pay(bot, 2, answers)).json.error.code, -32602, 'other arguments are another call')
     t.equal((await pay(eve, 1, answers)).json.error.code, -32602, 'and so is one of somebody else')
-    const forged = { ...answers, requestState: requestState.replace(/apr_./, 'apr_0') }
+    const another = requestState.replace(
+      /apr_(.)/,
+      (_: string, first: string) => `apr_${first === '0' ? '1' : '0'}`,
+    )
+    const forged = { ...answers, requestState: another }
     t.equal((await pay(bot, 1, forged)).json.error.code, -32602)
     t.equal(called(server).length, before, 'nothing of it went to the server')
     t.match((await pay(bot, 1, answers)).json.result, { content: [{ text: 'paid' }] })
