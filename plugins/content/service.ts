@@ -1,10 +1,7 @@
 import { createHash } from 'node:crypto'
-import { Agent, request } from 'undici'
 import { z } from 'zod'
-import { HostNameCache } from '../../db/host-names/kept-names.ts'
-import { collectBytes } from '../collect.ts'
 import { scanJson } from '../json-body/scan.ts'
-import { MIN_TRACED_CHARACTERS, quotesSecret, secretTraces } from '../secrets/traces.ts'
+import { judgeClient } from '../policy/judge-client.ts'
 import type { ContentServiceOptions } from './options.ts'
 import type { ContentPlace } from './verdict.ts'
 
@@ -39,12 +36,8 @@ export interface ContentService extends Pick<ContentServiceOptions, 'name' | 'wh
 
 /** Bytes. */
 const MAX_ANSWER = 65_536
-/** Connections to one service. */
-const CONNECTIONS = 64
 /** Questions under way at once. */
 const MAX_QUESTIONS = 256
-/** Idle connections end by themselves after so long, which is all that closing has to do. ms. */
-const IDLE_MS = 10_000
 
 const answerShape = z.strictObject({
   allow: z.boolean(),
@@ -55,55 +48,22 @@ const answerShape = z.strictObject({
     .optional(),
 })
 
-/**
- * Makes the client of an organisation's own service. Redirects are not followed, TLS is always verified. Does NOT go
- * through a proxy of the environment.
- */
+/** Makes the client of an organisation's own service. */
 export function contentService(options: ContentServiceOptions): ContentService {
   const { name, url, where, action, token, deadline_ms: deadlineMs, max_kib: maxKib } = options
-  const agent = new Agent({
-    connections: CONNECTIONS,
-    allowH2: false,
-    keepAliveTimeout: IDLE_MS,
-    keepAliveMaxTimeout: IDLE_MS,
-    maxResponseSize: MAX_ANSWER,
-    connect: { rejectUnauthorized: true, timeout: deadlineMs, lookup: new HostNameCache().lookup },
+  const ask = judgeClient({
+    ...{ url, token, deadlineMs, who: `the service ${name}` },
+    ...{ maxAnswerBytes: MAX_ANSWER, maxQuestions: MAX_QUESTIONS },
+    read: readAnswer,
+    failure: (cause) => new Error(`no verdict of the service ${name}`, { cause }),
   })
-  const headers = {
-    'content-type': 'application/json',
-    ...(token !== undefined && { authorization: `Bearer ${token}` }),
-  }
-  const traces = secretTraces(token !== undefined && token.length >= MIN_TRACED_CHARACTERS ? [token] : [])
-  let underWay = 0
-
-  async function asked(body: string): Promise<ServiceAnswer> {
-    const signal = AbortSignal.timeout(deadlineMs)
-    const answer = await request(url, { method: 'POST', dispatcher: agent, headers, body, signal })
-    if (answer.statusCode !== 200) {
-      // Unread: its end, or its breaking off, says nothing more.
-      answer.body.on('error', () => {}).destroy()
-      throw new Error(`it answered ${answer.statusCode}`)
-    }
-    const bytes = await collectBytes(answer.body, MAX_ANSWER)
-    if (bytes === null) throw new Error('its answer is too large')
-    if (quotesSecret(traces, bytes)) throw new Error('its answer quotes its token')
-    return readAnswer(bytes)
-  }
-
   return {
     ...{ name, url, where, action, maxText: maxKib * 1024 },
-    ask: async (question, judged) => {
-      if (underWay >= MAX_QUESTIONS) throw new Error(`too many questions wait for the service ${name}`)
-      underWay += 1
-      try {
+    ask: (question, judged) =>
+      ask(() => {
         const sha256 = createHash('sha256').update(judged).digest('hex')
-        return await asked(JSON.stringify({ ...question, sha256 }))
-      } catch (cause) {
-        throw new Error(`no verdict of the service ${name}`, { cause })
-      } finally {
-        underWay -= 1
-      }
-    },
+        return JSON.stringify({ ...question, sha256 })
+      }),
   }
 }
 
