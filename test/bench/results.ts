@@ -58,7 +58,7 @@ export interface Results {
   readonly streams: readonly StreamsPoint[]
   /** What the record of a call costs. Null where it was not measured. */
   readonly callCost: LedgerAlone['call'] | null
-  /** What limits take of it, by engine and number. */
+  /** The costs of limits, by engine and number. */
   readonly limits: readonly LimitsFound[]
   /** The translation of streams alone, by direction. */
   readonly toldEvents: readonly ToldEvents[]

@@ -180,7 +180,7 @@ t.test(
   },
 )
 
-/** What no two answers share. */
+/** The members that no two answers share. */
 const OF_ONE_ANSWER = ['audit-receipt', 'date', 'request-id']
 
 t.test('a limit that only alerts changes no byte of any answer', async (t) => {

@@ -181,7 +181,7 @@ await t.test('a grant that has ended opens nothing from then on', async (t) => {
   t.equal((await callTool('read', headers)).status, 401)
 })
 
-/** What a client of the older era says, in a session. */
+/** A message of a client of the older era, in a session. */
 const legacy = (method: string, headers: Readonly<Record<string, string>>) =>
   call(method, method === 'initialize' ? LEGACY : {}, { 'mcp-protocol-version': '2025-11-25', ...headers })
 const LEGACY = {

@@ -11,9 +11,9 @@ export const CLIENT = { client_id: 'sallyport', client_secret: 'the-secret-of-sa
 
 /** Options of an issuer, which may be changed as it runs. */
 export interface IssuerBehaviour {
-  /** Whether each refresh voids the refresh token before it. */
+  /** True: each refresh voids the refresh token before it. */
   rotates: boolean
-  /** How the token endpoint answers: late, not at all after it has done its work, or with a fault. */
+  /** The token endpoint's way to answer: late, not at all after it has done its work, or with a fault. */
   tokens: 'well' | 'late' | 'dies after' | 'fails' | 'redirects' | 'too long'
 }
 
@@ -22,14 +22,14 @@ export interface TestIssuer {
   readonly issuer: string
   readonly endpoint: string
   readonly behaviour: IssuerBehaviour
-  /** How many requests have come, by path. */
+  /** Counts the requests that have come, by path. */
   readonly asked: Map<string, number>
-  /** What was sent to the token endpoint, newest last. */
+  /** The requests to the token endpoint, newest last. */
   readonly sent: string[]
   readonly provider: Provider
   /** Every token and code that it has given. */
   readonly given: Set<string>
-  /** What it knows of an access token. */
+  /** Tells what it knows of an access token. */
   readonly tokenOf: (value: string | undefined) => Promise<ProviderToken | undefined>
   /** Goes to the issuer's page as somebody, and says yes. Returns the address that the browser comes back by. */
   readonly approve: (location: string, login?: string) => Promise<URL>
